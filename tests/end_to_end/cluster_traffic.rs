@@ -1,5 +1,5 @@
-//! Callers on the nodes of a cluster, on one pool, while its engine fails: the calls and the
-//! judgement on them for any engine, and the faults of etcd's members.
+//! Callers on a cluster's nodes use one pool while its engine fails. Calls and judgement are the same
+//! for each engine; the faults here are those of etcd's members.
 
 mod blocks;
 mod caller;

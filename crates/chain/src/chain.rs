@@ -12,7 +12,7 @@ use crate::call_id::CallId;
 use crate::overtime::Overtime;
 use crate::record::folder::{Found, Records};
 use crate::record::lock::{self, IfMissing, LockedRecord};
-use crate::settings::Settings;
+use crate::settings::{OnError, Settings};
 
 /// A chain: the delegates of a network configuration.
 ///
@@ -54,9 +54,7 @@ impl<'a> Chain<'a> {
         environment: &'a Environment,
         plugins: Plugins<'a>,
     ) -> Result<Self, Error> {
-        let settings = Settings::read(config, environment)?;
-        plugins.refuse_recursion(&settings.delegates, environment)?;
-        Ok(Self::with_settings(settings, config, environment, plugins))
+        Self::read(config, environment, plugins, &Err)
     }
 
     /// Reads the settings of the chain for a DEL: a wrong setting is logged and ignored, so
@@ -70,7 +68,19 @@ impl<'a> Chain<'a> {
         environment: &'a Environment,
         plugins: Plugins<'a>,
     ) -> Result<Self, Error> {
-        let settings = Settings::read_leniently(config, environment);
+        Self::read(config, environment, plugins, &|error| {
+            tracing::warn!(%error, "ignored on DEL");
+            Ok(())
+        })
+    }
+
+    fn read(
+        config: &'a NetworkConfig,
+        environment: &'a Environment,
+        plugins: Plugins<'a>,
+        on_error: OnError<'_>,
+    ) -> Result<Self, Error> {
+        let settings = Settings::read(config, environment, on_error)?;
         plugins.refuse_recursion(&settings.delegates, environment)?;
         Ok(Self::with_settings(settings, config, environment, plugins))
     }

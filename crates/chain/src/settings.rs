@@ -43,27 +43,12 @@ pub(crate) enum AnswerMode {
 }
 
 impl Settings {
-    /// Reads the settings.
+    /// Reads the settings. A wrong one counts as missing if `on_error` returns no error.
     ///
     /// # Errors
     ///
-    /// Code 7, naming the key and the value.
-    pub(crate) fn read(config: &NetworkConfig, environment: &Environment) -> Result<Self, Error> {
-        Self::read_with(config, environment, &Err)
-    }
-
-    /// Reads the settings. A wrong one is logged, and counts as missing.
-    pub(crate) fn read_leniently(config: &NetworkConfig, environment: &Environment) -> Self {
-        let ignore = |error| {
-            tracing::warn!(%error, "ignored on DEL");
-            Ok(())
-        };
-        let settings = Self::read_with(config, environment, &ignore);
-        settings.expect("no setting is refused")
-    }
-
-    /// Reads the settings. A wrong one counts as missing if `on_error` returns no error.
-    fn read_with(
+    /// Those of `on_error`, which gets code 7 with the key and the value.
+    pub(crate) fn read(
         config: &NetworkConfig,
         environment: &Environment,
         on_error: OnError<'_>,
@@ -94,7 +79,7 @@ impl Settings {
 }
 
 /// Decides whether a wrong setting is refused.
-type OnError<'a> = &'a dyn Fn(Error) -> Result<(), Error>;
+pub(crate) type OnError<'a> = &'a dyn Fn(Error) -> Result<(), Error>;
 
 /// The value, or its default if it is wrong and not refused.
 fn or_default<T: Default>(value: Result<T, Error>, on_error: OnError<'_>) -> Result<T, Error> {
@@ -126,26 +111,19 @@ fn timeout(ipam: &Object) -> Result<Option<Duration>, Error> {
         return Ok(None);
     };
     let timeout = match &value {
-        Value::Number(seconds) => seconds
-            .as_f64()
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+        // A number that is larger than any duration is also more than a day.
+        Value::Number(seconds) => seconds.as_f64().and_then(|seconds| {
+            Duration::try_from_secs_f64(seconds.min(2.0 * LONGEST_TIMEOUT.as_secs_f64())).ok()
+        }),
         Value::String(text) => humantime::parse_duration(text).ok(),
         _ => None,
     };
-    let is_too_long = match &value {
-        Value::Number(seconds) => seconds
-            .as_f64()
-            .is_some_and(|seconds| seconds > LONGEST_TIMEOUT.as_secs_f64()),
-        _ => timeout.is_some_and(|timeout| timeout > LONGEST_TIMEOUT),
-    };
-    if is_too_long {
-        return Err(Error::config(format!(
+    match timeout.filter(|timeout| !timeout.is_zero()) {
+        Some(timeout) if timeout <= LONGEST_TIMEOUT => Ok(Some(timeout)),
+        Some(_) => Err(Error::config(format!(
             "ipam.delegateTimeout: {value} is more than a day"
-        )));
-    }
-    match timeout {
-        Some(timeout) if !timeout.is_zero() => Ok(Some(timeout)),
-        _ => Err(Error::config(format!(
+        ))),
+        None => Err(Error::config(format!(
             "ipam.delegateTimeout: {value} is neither a number of seconds nor a text such as \"30s\""
         ))),
     }
@@ -192,7 +170,7 @@ mod tests {
     fn read(ipam: &str) -> Result<Settings, Error> {
         let json = format!(r#"{{"cniVersion":"1.0.0","name":"n"{ipam}}}"#);
         let config = NetworkConfig::parse(json.into_bytes()).unwrap();
-        Settings::read(&config, &Environment::default())
+        Settings::read(&config, &Environment::default(), &Err)
     }
 
     #[test]

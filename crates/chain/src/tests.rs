@@ -12,6 +12,7 @@ use cni::{
 use crate::call::installed_delegates::InstalledDelegates;
 use crate::call::plugins::Plugins;
 use crate::chain::Chain;
+use crate::settings::AnswerMode;
 
 /// `eth0` of `c1`.
 pub(crate) fn attachment() -> Attachment {
@@ -60,6 +61,8 @@ pub(crate) fn names(names: &[&str]) -> Vec<DelegateName> {
 pub(crate) struct Script {
     /// The results of commands; `None` is an error. Without an entry, nothing is printed.
     answers: Vec<(&'static str, Command, Option<&'static str>)>,
+    /// The answer to ADD.
+    pub(crate) answer: AnswerMode,
     /// The code of the errors.
     pub(crate) error_code: u64,
     /// A delegate that is not installed.
@@ -102,6 +105,8 @@ impl Script {
         let plugins = Plugins::in_cni_path(&environment).unwrap();
         let mut chain = Chain::of_one(&names[0], config, &environment).unwrap();
         chain.plugins = plugins.and_linked(&linked);
+        chain.settings.delegates = names.to_vec();
+        chain.settings.answer = self.answer;
         let delegates = InstalledDelegates::new(&chain, environment.clone());
         f(&mut delegates.cancelled_by(Some(self)))
     }

@@ -1,5 +1,6 @@
 //! A cluster as a network's configuration describes it.
 
+use std::any::Any;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -9,7 +10,7 @@ use crate::{Engine, Node};
 
 /// A cluster as the `ipam` section of a network describes it: this node, and the engine with the
 /// pools.
-pub trait ConfiguredCluster: fmt::Debug {
+pub trait ConfiguredCluster: Any + fmt::Debug {
     /// This node. Its prefix and its endpoints identify the cluster.
     fn node(&self) -> &Node;
 

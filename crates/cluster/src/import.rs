@@ -6,8 +6,11 @@
 
 mod taken_away;
 
+use std::fmt;
+
 use cni::{Error, NetworkName, code};
 use ipam::Disjoint;
+use serde::Serialize;
 
 use crate::contents::{DefinedPool, claimed_blocks, definitions, held_addresses};
 use crate::restore::{is_import, is_reconciled, read_marks, refuse_marks};
@@ -20,8 +23,9 @@ const MOST_TRIES: u32 = 20;
 /// Most addresses and blocks that a refusal lists.
 const NAMED: usize = 20;
 
-/// Outcome of the import of a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Outcome of the import of a pool. The names are documented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Imported {
     /// The pool is new.
     Created,
@@ -29,6 +33,12 @@ pub enum Imported {
     Replaced,
     /// The pool had this definition.
     Unchanged,
+}
+
+impl fmt::Display for Imported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
 /// The outcome of each pool.

@@ -4,6 +4,7 @@ pub(crate) mod boot_file;
 pub(crate) mod cache_files;
 pub(crate) mod identity;
 pub(crate) mod machine;
+pub(crate) mod second_name;
 pub(crate) mod state_file;
 pub(crate) mod token_file;
 
@@ -16,8 +17,10 @@ use rustix::system::uname;
 /// This node, as the configuration of a call describes it.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// `ipam.node`, or the hostname.
+    /// `ipam.node`, or else a name that isn't in the configuration, such as the hostname.
     pub name: String,
+    /// True if `ipam.node` is the name. Another name may change by accident.
+    pub is_named: bool,
     /// Folder of the files that must survive a boot.
     pub state_dir: PathBuf,
     /// Folder of the files that a boot removes.
@@ -42,14 +45,23 @@ impl Node {
     }
 }
 
+/// `ipam.node`, if it is set.
+///
+/// # Errors
+///
+/// Code 7 if it isn't a text.
+pub fn configured_name(ipam: &Object) -> Result<Option<String>, Error> {
+    let configured: Option<String> = ipam.read("ipam", "node")?;
+    Ok(configured.filter(|name| !name.is_empty()))
+}
+
 /// `ipam.node`, or else the hostname.
 ///
 /// # Errors
 ///
 /// Code 7, naming the key and the value, for a name that can't be a part of a key.
 pub fn node_name(ipam: &Object) -> Result<String, Error> {
-    let configured: Option<String> = ipam.read("ipam", "node")?;
-    let (name, from) = match configured.filter(|name| !name.is_empty()) {
+    let (name, from) = match configured_name(ipam)? {
         Some(name) => (name, "ipam.node"),
         None => (
             uname().nodename().to_string_lossy().into_owned(),

@@ -126,13 +126,9 @@ impl Plugin for Allocator {
 impl BlockSelector {
     /// `prevResult` with the blocks in the node's files; nothing if there are no files.
     fn known(&self, call: &Call<'_>) -> Reply {
-        let known = self.place.with_folder(call, |engine, cluster, data_dir| {
-            Ok(block::known_pools(engine, cluster.node(), data_dir, call))
-        });
-        known.unwrap_or_else(|error| {
-            tracing::debug!(%error, "no pools are printed");
-            Reply::Nothing
-        })
+        ipam::pools_or_nothing(self.place.with_folder(call, |engine, cluster, data_dir| {
+            block::known_pools(engine, cluster.node(), data_dir, call)
+        }))
     }
 }
 

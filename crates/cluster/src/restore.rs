@@ -200,6 +200,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let node = Node {
             name: "n1".to_owned(),
+            is_named: true,
             state_dir: folder.path().join("state"),
             cache_dir: folder.path().join("cache"),
             prefix: String::new(),

@@ -80,20 +80,14 @@ impl Found {
 ///
 /// An I/O error; it is something else, such as a pipe, or larger.
 pub fn read(file: &Path) -> io::Result<Vec<u8>> {
-    let metadata = fs::metadata(file)?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    if metadata.len() > MOST_BYTES {
-        return Err(io::Error::other("it is larger than 64 MiB"));
-    }
-    fs::read(file)
+    state_files::read_regular(file, MOST_BYTES)
 }
 
 /// The text of an error, with advice if a permission is missing.
 pub fn readable(error: &io::Error) -> String {
-    match error.kind() {
-        ErrorKind::PermissionDenied => format!("{error}; run it as root"),
+    // Without a number, the error is a refusal by one of our programs.
+    match (error.kind(), error.raw_os_error()) {
+        (ErrorKind::PermissionDenied, Some(_)) => format!("{error}; run it as root"),
         _ => error.to_string(),
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct CommandLine {
         default_value = "/opt/cni/bin:/usr/lib/cni:/usr/libexec/cni"
     )]
     pub(crate) cni_path: String,
-    /// The folder of what the daemon remembers.
+    /// The folder of the daemon's memory.
     #[arg(
         long,
         value_name = "DIR",
@@ -49,8 +49,8 @@ pub(crate) struct CommandLine {
     /// taken.
     #[arg(long = "default-pool", value_name = "BASE,SIZE", default_values = DEFAULTS)]
     pub(crate) default_pools: Vec<DefaultPool>,
-    /// What an earlier daemon made is kept for this time, since Docker may not have gone on
-    /// with it yet. Then Docker is asked for it, and what Docker doesn't have is released.
+    /// The time after which Docker is asked what it has. Addresses, subnets and endpoints of an
+    /// earlier daemon are kept until then; those that Docker doesn't have are released.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = humantime::parse_duration)]
     pub(crate) unanswered_after: Duration,
     /// The socket on which Docker itself is asked then.

@@ -6,6 +6,7 @@ mod shutdown;
 mod upkeep;
 
 use std::io;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -14,14 +15,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::net::UnixListener;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::command_line::CommandLine;
-use crate::daemon::comparison::Comparison;
 use crate::daemon::docker_calls::Drivers;
-use crate::daemon::shutdown::Signals;
 use crate::http::connection::{self, Calls};
 use crate::http::peers;
 use crate::http::socket::Socket;
@@ -70,34 +68,29 @@ fn run(arguments: &CommandLine) -> Result<()> {
 }
 
 async fn serve(arguments: &CommandLine, files: Arc<Files>, socket: Socket) -> Result<()> {
-    let mut signals = Signals::new()?;
+    let mut stop = pin!(shutdown::requested()?);
     let starting = arguments.clone();
     let starting = spawn_blocking(move || start(&starting, files));
     let calls = tokio::select! {
-        () = signals.received() => return Ok(()),
+        () = &mut stop => return Ok(()),
         started = starting => started??,
     };
     let listener = socket.listener.try_clone().context("the socket")?;
     listener.set_nonblocking(true)?;
     let listener = UnixListener::from_std(listener)?;
     tracing::info!("listening");
-    let slots = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
-        while connections.try_join_next().is_some() {}
         let accepted = tokio::select! {
-            () = signals.received() => break,
-            accepted = accept(&listener, &slots) => accepted,
+            () = &mut stop => break,
+            Some(_) = connections.join_next() => continue,
+            accepted = listener.accept(), if connections.len() < CONNECTIONS => accepted,
         };
         match accepted {
-            Ok((stream, slot)) => {
+            Ok((stream, _)) => {
                 let refused =
                     peers::refused(stream.peer_cred().map(|credentials| credentials.uid()));
-                let calls = Arc::clone(&calls);
-                connections.spawn(async move {
-                    connection::serve(calls, stream, refused).await;
-                    drop(slot);
-                });
+                connections.spawn(connection::serve(Arc::clone(&calls), stream, refused));
             }
             Err(error) => {
                 // Such as too many open files: others end meanwhile.
@@ -116,32 +109,20 @@ async fn serve(arguments: &CommandLine, files: Arc<Files>, socket: Socket) -> Re
 /// The drivers, with what they remember, after what an earlier daemon left is undone.
 fn start(arguments: &CommandLine, files: Arc<Files>) -> Result<Arc<Calls>> {
     let (due, is_due) = sync_channel(1);
-    let ipam = IpamDriver::new(arguments, Arc::clone(&files), due);
-    let networks = NetworkDriver::new(arguments, files);
-    ipam.take_in()?;
-    networks.take_in()?;
-    tracing::info!(pools = ipam.pools.all().len(), "recovered");
-    let comparison = Comparison {
-        ipam: Arc::clone(&ipam),
-        networks: Arc::clone(&networks),
-        docker: arguments.docker_socket.clone(),
-        after: arguments.unanswered_after,
+    let drivers = Drivers {
+        ipam: IpamDriver::new(arguments, Arc::clone(&files), due),
+        networks: NetworkDriver::new(arguments, files),
     };
-    ipam.compare();
+    drivers.ipam.take_in()?;
+    drivers.networks.take_in()?;
+    tracing::info!(pools = drivers.ipam.pools.live().len(), "recovered");
+    drivers.ipam.compare();
     let named = |name: &str| thread::Builder::new().name(name.to_owned());
-    named("comparison").spawn(move || comparison.run(&is_due))?;
-    upkeep::first(&ipam, &networks);
-    let upkeep = (Arc::clone(&ipam), Arc::clone(&networks));
-    named("upkeep").spawn(move || upkeep::run(&upkeep.0, &upkeep.1))?;
-    let drivers = Drivers { ipam, networks };
+    let (docker, after) = (arguments.docker_socket.clone(), arguments.unanswered_after);
+    let comparing = drivers.clone();
+    named("comparison").spawn(move || comparing.compare_when_due(&is_due, &docker, after))?;
+    drivers.release_leftovers();
+    let upkeep = drivers.clone();
+    named("upkeep").spawn(move || upkeep.keep_up())?;
     Ok(Arc::new(move |path, body| drivers.answer(path, body)))
-}
-
-async fn accept(
-    listener: &UnixListener,
-    slots: &Arc<Semaphore>,
-) -> io::Result<(UnixStream, Option<tokio::sync::OwnedSemaphorePermit>)> {
-    let slot = Arc::clone(slots).acquire_owned().await.ok();
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, slot))
 }

@@ -1,5 +1,5 @@
-//! A selector that the daemon adds after the selectors of a configuration: of all their pools,
-//! it leaves the one that Docker asks for.
+//! A selector that the daemon adds after the selectors of a configuration: it passes on only the
+//! pool that Docker requests.
 //!
 //! Docker asks for the address of one pool at a time, and a chain gives one of each. An
 //! unnamed pool gets the configuration's name, so that Docker's networks and the
@@ -11,13 +11,13 @@ use cni::{About, Attachment, Call, Error, Object, Plugin, Reply};
 use ipam::{IpNet, RANGE_KEYS, Range};
 use serde::{Deserialize, Serialize};
 
-/// The key of the network configuration that says which pool is asked for.
+/// The key of the network configuration that names the requested pool.
 pub(crate) const KEY: &str = "dockerPool";
 
 /// The name of the selector.
 pub(crate) const NAME: &str = env!("CARGO_PKG_NAME");
 
-/// The pool that is asked for.
+/// The requested pool.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Wanted {
     /// Its subnet.

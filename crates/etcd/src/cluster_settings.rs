@@ -28,6 +28,7 @@ impl Cluster {
         Ok(Self {
             node: Node {
                 name: cluster::node_name(ipam)?,
+                is_named: cluster::configured_name(ipam)?.is_some(),
                 state_dir: settings.state_dir.clone(),
                 cache_dir: settings.cache_dir.clone(),
                 prefix: settings.prefix.clone(),

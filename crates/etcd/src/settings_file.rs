@@ -1,9 +1,11 @@
 //! Files that the settings name: certificates, keys, the password.
 
 use std::path::Path;
-use std::{fs, io};
 
 use cluster::{EngineError, Kind};
+
+/// The largest file that is read, in bytes.
+const MOST_BYTES: u64 = 64 << 20;
 
 /// Reads a file. `key` is that of `ipam.etcd`, for messages.
 ///
@@ -12,13 +14,7 @@ use cluster::{EngineError, Kind};
 /// [`Kind::Settings`] for a file that can't be read, and for a pipe: a read of it could wait
 /// longer than the timeout.
 pub(crate) fn read(key: &str, path: &Path) -> Result<Vec<u8>, EngineError> {
-    let read = fs::metadata(path).and_then(|metadata| {
-        if metadata.is_file() || metadata.is_dir() {
-            fs::read(path)
-        } else {
-            Err(io::Error::other("it is not a regular file"))
-        }
-    });
+    let read = state_files::read_regular(path, MOST_BYTES);
     read.map_err(|error| refused(key, path, &error))
 }
 

@@ -32,7 +32,7 @@ pub use range_set::RangeSet;
 pub use requests::{Request, requests, unserved};
 pub use rotation::Candidate;
 pub use routes::Route;
-pub use selector::{Selector, SelectorPlugin};
+pub use selector::{Selector, SelectorPlugin, pools_or_nothing};
 pub use subnet::parse_subnet;
 
 /// A subnet: an address and the length of its prefix.

@@ -46,11 +46,16 @@ impl<T: Selector> SelectorPlugin<T> {
     }
 
     fn select_if_possible(&self, call: &Call<'_>) -> Reply {
-        self.select(call).unwrap_or_else(|error| {
-            tracing::debug!(%error, "no pools are printed");
-            Reply::Nothing
-        })
+        pools_or_nothing(self.select(call))
     }
+}
+
+/// The reply of a selector to another command than ADD: nothing if it can't choose pools.
+pub fn pools_or_nothing(reply: Result<Reply, Error>) -> Reply {
+    reply.unwrap_or_else(|error| {
+        tracing::debug!(%error, "no pools are printed");
+        Reply::Nothing
+    })
 }
 
 impl<T: Selector> Plugin for SelectorPlugin<T> {

@@ -33,77 +33,33 @@ const DOCKER_PLUGIN: &str = "/run/docker/plugins/ipam-delegated.sock";
 #[command(
     name = "ipamctl",
     version = plugin::version_with_commit(),
-    after_help = "Exit status: 0; 1 if something was found (leaks, a wrong conflist); 2 for wrong usage, and if something could not be done."
+    after_help = "Exit status: 0 for success without a finding; 1 for a finding (a leak, a wrong conflist); 2 for wrong usage, a failure, or an unreadable file."
 )]
 pub struct Arguments {
     #[command(flatten)]
     pub(crate) places: Places,
-    /// Print JSON, with the keys that the manual documents.
+    /// Print JSON. The manual documents the keys.
     #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// Folders to look in.
+/// Folders and sockets.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Places {
     /// Folder with conflists; may be repeated.
     #[arg(long, global = true, value_name = "DIR", default_value = CONF_DIR)]
     pub(crate) conf_dir: Vec<PathBuf>,
-    /// Folders with plugins, separated by colons; by default those of the runtimes.
+    /// Folders with plugins, separated by colons; by default the runtimes' folders.
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) cni_path: Option<String>,
-    /// Folder with reservations, besides those that the conflists name.
+    /// Folder with reservations, in addition to those in conflists.
     #[arg(long, global = true, value_name = "DIR", default_value = DATA_DIR)]
     pub(crate) data_dir: PathBuf,
-    /// Folder with records, besides those that the conflists name.
+    /// Folder with records, in addition to those in conflists.
     #[arg(long, global = true, value_name = "DIR", default_value = STATE_DIR)]
     pub(crate) state_dir: PathBuf,
-    #[command(flatten)]
-    pub(crate) docker: DockerPlaces,
-}
-
-impl Places {
-    /// The options of the command line, where they aren't the defaults. Folders are absolute:
-    /// a command that is printed may be run elsewhere.
-    pub(crate) fn words(&self) -> Vec<String> {
-        let mut words = Vec::new();
-        let mut add = |option: &str, path: &Path| {
-            let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-            words.extend([option.to_owned(), path.display().to_string()]);
-        };
-        if self.conf_dir != [Path::new(CONF_DIR)] {
-            self.conf_dir
-                .iter()
-                .for_each(|folder| add("--conf-dir", folder));
-        }
-        let docker = &self.docker;
-        for (option, path, default) in [
-            ("--data-dir", &self.data_dir, DATA_DIR),
-            ("--state-dir", &self.state_dir, STATE_DIR),
-            (
-                "--docker-state-dir",
-                &docker.docker_state_dir,
-                DOCKER_STATE_DIR,
-            ),
-            ("--docker-socket", &docker.docker_socket, DOCKER_SOCKET),
-            ("--docker-plugin", &docker.docker_plugin, DOCKER_PLUGIN),
-        ] {
-            if path != Path::new(default) {
-                add(option, path);
-            }
-        }
-        if let Some(path) = &self.cni_path {
-            words.extend(["--cni-path".to_owned(), path.clone()]);
-        }
-        words
-    }
-}
-
-/// Folder and sockets of Docker and of `docker-ipam-delegated`.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct DockerPlaces {
     /// State folder of docker-ipam-delegated.
     #[arg(long, global = true, value_name = "DIR", default_value = DOCKER_STATE_DIR)]
     pub(crate) docker_state_dir: PathBuf,
@@ -113,6 +69,39 @@ pub(crate) struct DockerPlaces {
     /// Socket of docker-ipam-delegated.
     #[arg(long, global = true, value_name = "PATH", default_value = DOCKER_PLUGIN)]
     pub(crate) docker_plugin: PathBuf,
+}
+
+impl Places {
+    /// The options of the command line, where they aren't the defaults. Folders are absolute:
+    /// a printed command may be run elsewhere.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let is_default = self.conf_dir == [Path::new(CONF_DIR)];
+        let conf_dirs = self.conf_dir.iter().filter(|_| !is_default);
+        let others = [
+            ("--data-dir", &self.data_dir, DATA_DIR),
+            ("--state-dir", &self.state_dir, STATE_DIR),
+            (
+                "--docker-state-dir",
+                &self.docker_state_dir,
+                DOCKER_STATE_DIR,
+            ),
+            ("--docker-socket", &self.docker_socket, DOCKER_SOCKET),
+            ("--docker-plugin", &self.docker_plugin, DOCKER_PLUGIN),
+        ];
+        let others = others.into_iter();
+        let others = others.filter(|(_, path, default)| *path != Path::new(default));
+        let paths = conf_dirs.map(|folder| ("--conf-dir", folder));
+        let paths = paths.chain(others.map(|(option, path, _)| (option, path)));
+        let mut words = Vec::new();
+        for (option, path) in paths {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            words.extend([option.to_owned(), path.display().to_string()]);
+        }
+        if let Some(path) = &self.cni_path {
+            words.extend(["--cni-path".to_owned(), path.clone()]);
+        }
+        words
+    }
 }
 
 /// The commands.
@@ -140,18 +129,18 @@ pub(crate) enum Command {
         #[arg(long, value_name = "FILE")]
         svg: Option<PathBuf>,
     },
-    /// Show attachments that nobody will release, each with the evidence.
+    /// Show leaked attachments, each with the evidence.
     ///
-    /// The exit status is 1 if there are any.
+    /// The exit status is 1 if there is a leak.
     Leaks {
         #[command(flatten)]
         list: ListArguments,
     },
     /// Release the attachments of containers that are gone.
     ///
-    /// An attachment is released through its chain if its container isn't in the list,
-    /// it is old enough, and no call works on it. Attachments of Docker's are in no list:
-    /// with --docker, Docker itself is asked.
+    /// An attachment is released through its chain if its container isn't in the list, it is
+    /// old enough, and no call of it is running. No list has Docker's attachments: with --docker,
+    /// Docker is asked.
     Gc(GcArguments),
     /// Release one attachment.
     Release(ReleaseArguments),
@@ -159,33 +148,32 @@ pub(crate) enum Command {
     ///
     /// The exit status is 1 if there is a finding.
     Check(CheckArguments),
-    /// Say which pools and which address an ADD would get now. Nothing is reserved.
+    /// Show the pools and the addresses that an ADD would get now. Nothing is reserved.
     Explain(ExplainArguments),
     /// Show the blocks of a cluster's pools, by node.
     Blocks(BlocksArguments),
     /// Define pools of a cluster, by a catalogue; or take over addresses of whereabouts.
     ///
-    /// Either all pools of the file are valid, overlap with no other, and take nothing away
-    /// from addresses and blocks that are held, or nothing is written.
+    /// Nothing is written if a pool of the file is invalid or overlaps with another, or if a held
+    /// address or block would lose its range, gateway or block size.
     Import(ImportArguments),
-    /// Release what a lost node of a cluster holds.
+    /// Release the addresses and blocks of a lost node of a cluster.
     ///
-    /// It shows what it will release, and asks.
+    /// It lists them, and asks for a confirmation.
     NodeForget(NodeForgetArguments),
-    /// Release what nodes of a Kubernetes cluster hold whose Nodes were deleted.
+    /// Release the addresses and blocks of nodes whose Kubernetes Nodes were deleted.
     ///
     /// The first run that finds a Node missing writes a note; a later run releases. The exit
     /// status is 1 if a person has to decide about a node.
     CollectNodes(CollectNodesArguments),
     /// Give this machine its node's name, which another machine has in the cluster.
     ///
-    /// It shows that machine, and asks. Run it on the machine that keeps the name, when the
-    /// other one is off or has another name.
+    /// It shows that machine, and asks for a confirmation. Run it on the machine that keeps the
+    /// name, after the other one is off or has another name.
     NodeRegister(NodeRegisterArguments),
-    /// Tell a cluster that was restored from a snapshot what lives on this node.
+    /// Claim this node's addresses and blocks again after a cluster was restored from a snapshot.
     ///
-    /// It claims again what the cluster has lost. The exit status is 1 if another container or node
-    /// has some of it by now.
+    /// The exit status is 1 if another container or node has one of them now.
     Reconcile(ReconcileArguments),
     /// Print metrics in Prometheus' text format, for node_exporter's textfile collector.
     Metrics,
@@ -207,13 +195,13 @@ pub(crate) struct LsArguments {
 /// The list of a runtime's containers.
 #[derive(Debug, Args)]
 pub(crate) struct ListArguments {
-    /// File with the IDs of all containers, one a line, but Docker's; - is stdin.
+    /// File with the IDs of all containers except Docker's, one per line; - is stdin.
     #[arg(long, value_name = "FILE")]
     pub(crate) valid: Option<PathBuf>,
-    /// Accept an empty list: no container is valid.
+    /// Accept an empty list, or one of names: no container of these networks is running.
     #[arg(long, requires = "valid")]
     pub(crate) none_valid: bool,
-    /// Age from which an attachment may be released, and a pending ADD or DEL is a leak.
+    /// Minimum age of an attachment to be released, and of a pending ADD or DEL to be a leak.
     #[arg(long, value_name = "AGE", default_value = "10m", value_parser = humantime::parse_duration)]
     pub(crate) older_than: Duration,
 }
@@ -223,16 +211,16 @@ pub(crate) struct ListArguments {
 pub(crate) struct GcArguments {
     #[command(flatten)]
     pub(crate) list: ListArguments,
-    /// Release what docker-ipam-delegated has given and Docker doesn't have.
+    /// Release attachments of docker-ipam-delegated that Docker doesn't have.
     #[arg(long)]
     pub(crate) docker: bool,
     /// Only this network; may be repeated.
     #[arg(long, value_name = "NAME")]
     pub(crate) network: Vec<String>,
-    /// Release also what has a network namespace, and steps of builds.
+    /// Also release attachments whose network namespace exists or is unknown, and build steps.
     #[arg(long)]
     pub(crate) even_in_use: bool,
-    /// Say what would be released, and release nothing.
+    /// Show what would be released, and release nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -242,7 +230,7 @@ pub(crate) struct ReleaseArguments {
     /// Container ID (whole, or a unique beginning), or address; or network and address.
     #[arg(required_unless_present_any = ["container", "address"], num_args = 1..=2, value_names = ["ID|ADDRESS", "ADDRESS"])]
     pub(crate) target: Vec<String>,
-    /// The container with this ID, which has to be whole.
+    /// Container ID; it has to be whole.
     #[arg(long, value_name = "ID", conflicts_with = "target")]
     pub(crate) container: Option<String>,
     /// The holder of this address.
@@ -254,16 +242,16 @@ pub(crate) struct ReleaseArguments {
     /// With --container or --address: only this interface.
     #[arg(long, value_name = "NAME", conflicts_with = "target")]
     pub(crate) ifname: Option<String>,
-    /// Only remove the reservation's file, under the directory's lock; no plugin runs.
+    /// Only remove the reservation's file, under the directory's lock, without any plugin.
     #[arg(long)]
     pub(crate) file_only: bool,
-    /// The longest that the release takes: locks and plugins together.
+    /// Time limit of the release, including waits for locks.
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = humantime::parse_duration)]
     pub(crate) timeout: Duration,
 }
 
 impl ReleaseArguments {
-    /// What is to be released.
+    /// The attachment to release.
     ///
     /// # Errors
     ///
@@ -284,9 +272,9 @@ impl ReleaseArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArguments {
-    /// Conflist to check, beside those of the folders; without it, all of these.
+    /// Conflist to check, together with those of --conf-dir; by default, all of these.
     pub(crate) file: Option<PathBuf>,
-    /// Run no plugin, not even to ask for its version.
+    /// Run no plugin, not even for its version.
     #[arg(long)]
     pub(crate) no_exec: bool,
 }
@@ -299,7 +287,7 @@ pub(crate) struct ExplainArguments {
     /// or ifname.
     #[arg(value_name = "KEY=VALUE", value_parser = fact)]
     pub(crate) facts: Vec<(String, String)>,
-    /// Run no selector that isn't one of ours.
+    /// Run no selector of other projects.
     #[arg(long)]
     pub(crate) no_exec: bool,
 }

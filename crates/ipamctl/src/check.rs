@@ -1,7 +1,6 @@
-//! Finds what an administrator gets wrong in conflists, before a container does.
+//! Finds mistakes in conflists before a container uses them.
 //!
-//! Each submodule has one subject. They look at conflists, and at the machine only through
-//! [`host::Host`].
+//! Each submodule has one subject. Only [`host::Host`] reads anything but conflists.
 
 mod capabilities;
 mod collection;
@@ -25,7 +24,7 @@ use host::Host;
 
 pub(crate) use folders::are_roots;
 
-/// The findings of the conflists that `is_wanted` selects, beside all others.
+/// The findings in the conflists that `is_wanted` selects, compared with all others.
 pub(crate) fn findings(
     conflists: &[Conflist],
     is_wanted: impl Fn(&Conflist) -> bool,

@@ -1,4 +1,4 @@
-//! Judges whether an attachment is leaked: nobody will release it.
+//! Judges whether an attachment is leaked: no call will release it.
 
 pub(crate) mod container_list;
 pub(crate) mod evidence;

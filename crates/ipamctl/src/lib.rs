@@ -3,6 +3,7 @@
 mod arguments;
 mod check;
 mod commands;
+mod context;
 mod leaks;
 mod node;
 mod output;
@@ -18,6 +19,8 @@ use cni::Environment;
 use tracing::level_filters::LevelFilter;
 
 pub use arguments::Arguments;
+use context::Context;
+use output::Output;
 
 /// The command line, for its man page and its completions.
 pub fn command_line() -> clap::Command {
@@ -35,9 +38,14 @@ pub fn main() -> ExitCode {
         .without_time()
         .init();
     let environment: Environment = env::vars_os().collect();
-    match commands::run(&arguments, &environment) {
-        Ok(status) => status,
-        // The reader of the output has seen enough.
+    let context = Context {
+        places: &arguments.places,
+        environment: &environment,
+        output: Output::of_process(arguments.json, &environment),
+    };
+    match commands::run(&arguments.command, &context) {
+        Ok(has_findings) => ExitCode::from(u8::from(has_findings)),
+        // The reader of the output has closed it.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             output::warn(format!("{error:#}"));

@@ -24,7 +24,7 @@ pub(crate) use held_address::HeldAddress;
 pub(crate) use held_state::HeldState;
 pub(crate) use holders::held_addresses;
 pub(crate) use inventory::{Extent, Inventory};
-pub(crate) use machine::Node;
+pub(crate) use machine::{Node, known_or_empty};
 pub(crate) use names::{Names, short_id};
 pub(crate) use network::Network;
 pub(crate) use pool_usage::{PoolUsage, Usage, large, pool_usages, slice};

@@ -3,13 +3,15 @@
 pub(crate) mod blocks;
 pub(crate) mod engines;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::SystemTime;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use cluster::contents::{definitions, held_addresses};
+use cluster::restore::Reconciled;
 use cluster::{ConfiguredCluster, Engine, EngineError, Group, Holder, Holding, Key};
 use cni::NetworkName;
 use conflist::Problem;
@@ -18,36 +20,33 @@ use reservations::view::ListedAddress;
 use reservations::{Reservation, State};
 
 use crate::arguments::AnyClusterArguments;
-use crate::node::{Directory, Network, Node};
+use crate::context::Context;
+use crate::node::{Directory, Network};
 use crate::shared_pools::engines::EngineKind;
 
-/// A cluster, and the networks of this node whose pools it has.
+/// A cluster, and the networks of this node that use its pools.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedCluster {
     pub(crate) kind: &'static EngineKind,
     pub(crate) configured: Rc<dyn ConfiguredCluster>,
-    /// The networks whose addresses the cluster keeps one by one.
+    /// The networks with the cluster's allocator: the cluster has each of their addresses.
     pub(crate) networks: Vec<NetworkName>,
 }
 
 /// The pools and the addresses of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct View {
-    /// The pools that are defined and not given in blocks.
+    /// The defined pools without blocks.
     pub(crate) defined: Vec<Pool>,
-    /// The addresses by pool, also of pools that nobody defines any more.
+    /// The addresses by pool, including pools without a definition.
     pub(crate) directories: Vec<Directory>,
-    /// Keys whose content can't be used.
+    /// Keys with unusable content.
     pub(crate) problems: Vec<Problem>,
 }
 
 impl SharedCluster {
-    /// The clusters of a node's networks, each once.
-    pub(crate) fn of(networks: &[Network]) -> Vec<Self> {
-        Self::of_each(networks.iter())
-    }
-
-    fn of_each<'a>(networks: impl Iterator<Item = &'a Network>) -> Vec<Self> {
+    /// The clusters of these networks, each once.
+    pub(crate) fn of<'a>(networks: impl IntoIterator<Item = &'a Network>) -> Vec<Self> {
         let mut found: Vec<Self> = Vec::new();
         for network in networks {
             let Some((kind, configured)) = &network.cluster else {
@@ -66,22 +65,39 @@ impl SharedCluster {
         found
     }
 
-    /// The cluster that the options select: that of a kubeconfig, or of the node's conflists.
+    /// The cluster that the options select: that of a kubeconfig, on a machine that needs to be no
+    /// node of it, or that of this node's conflists.
     ///
     /// # Errors
     ///
-    /// As [`Self::one`].
-    pub(crate) fn chosen(
-        arguments: &AnyClusterArguments,
-        node: impl FnOnce() -> Node,
-    ) -> Result<Self> {
-        let Some(kubeconfig) = &arguments.kubeconfig else {
-            return Self::one(&node().networks, arguments.named.network.as_deref());
+    /// As [`Self::one`]; the path of the kubeconfig can't be made absolute.
+    pub(crate) fn chosen(arguments: &AnyClusterArguments, context: &Context<'_>) -> Result<Self> {
+        let Some(file) = &arguments.kubeconfig else {
+            let network = arguments.network.as_deref();
+            return Self::one(&context.node().networks, network);
         };
+        let path = std::path::absolute(file).with_context(|| file.display().to_string())?;
+        let cluster = kubernetes::Cluster::without_node(path);
         Ok(Self {
             kind: engines::kubernetes(),
-            configured: Rc::new(engines::of_kubeconfig(kubeconfig)?),
+            configured: Rc::new(cluster.with_environment(context.environment)),
             networks: Vec::new(),
+        })
+    }
+
+    /// The same cluster as one in Kubernetes' API.
+    ///
+    /// # Errors
+    ///
+    /// It has another engine.
+    pub(crate) fn in_kubernetes(self) -> Result<Rc<kubernetes::Cluster>> {
+        let path = self.path();
+        let configured: Rc<dyn Any> = self.configured;
+        configured.downcast().map_err(|_| {
+            anyhow!(
+                "{} isn't in Kubernetes' API: name its cluster with --kubeconfig or --network",
+                path.display()
+            )
         })
     }
 
@@ -92,13 +108,10 @@ impl SharedCluster {
     /// There is none, or several.
     pub(crate) fn one(networks: &[Network], name: Option<&str>) -> Result<Self> {
         let is_wanted = |network: &&Network| name.is_none_or(|name| network.name.as_str() == name);
-        let mut clusters = Self::of_each(networks.iter().filter(is_wanted));
+        let mut clusters = Self::of(networks.iter().filter(is_wanted));
         match (clusters.len(), name) {
             (1, _) => Ok(clusters.remove(0)),
-            (0, None) => bail!(
-                "no conflist leads to a cluster: none has {} among its delegates",
-                EngineKind::plugins()
-            ),
+            (0, None) => Err(no_cluster()),
             (0, Some(name)) => bail!(
                 "no conflist of a network {name} has {} among its delegates",
                 EngineKind::plugins()
@@ -123,8 +136,8 @@ impl SharedCluster {
         self.configured.node()
     }
 
-    /// The engine for the requests of one command, each of which may take `timeout`: pools of a
-    /// cluster are large.
+    /// The engine for the requests of one command. Each request may take `timeout`, since a
+    /// cluster's pools are large.
     pub(crate) fn engine(&self) -> Box<dyn Engine + '_> {
         let mut engine = self.configured.engine(None);
         engine.time().bound_each_request();
@@ -141,7 +154,7 @@ impl SharedCluster {
         self.configured.path_of_addresses(pool).into()
     }
 
-    /// Reads the pools; `lists` is true if the addresses of this node are to be listed.
+    /// Reads the pools, and with `lists` the addresses of this node.
     ///
     /// # Errors
     ///
@@ -169,7 +182,7 @@ impl SharedCluster {
         }
         for mut directory in directories.into_values() {
             directory.listed.sort_unstable_by_key(|address| address.ip);
-            // A pool whose first address was reserved after the pools were read.
+            // The pool's first address was reserved after the addresses were listed.
             if directory.taken.is_empty() {
                 let listed = directory.listed.iter();
                 directory.taken = listed.map(|address| address.ip).collect();
@@ -186,22 +199,36 @@ impl SharedCluster {
         pool: &NetworkName,
         directories: &'d mut BTreeMap<NetworkName, Directory>,
     ) -> &'d mut Directory {
-        directories
-            .entry(pool.clone())
-            .or_insert_with(|| Directory {
-                shared_by: Some(self.networks.clone()),
-                cluster: Some(Rc::clone(&self.configured)),
-                ..Directory::of_taken(self.directory(pool.as_str()), pool.clone(), Vec::new())
-            })
+        let path = self.directory(pool.as_str());
+        let entry = directories.entry(pool.clone());
+        entry.or_insert_with(|| Directory {
+            cluster: Some(self.clone()),
+            ..Directory::of_taken(path, pool.clone(), Vec::new())
+        })
     }
 }
 
-/// A refusal of the cluster's, for people.
+/// The error if no conflist leads to a cluster.
+pub(crate) fn no_cluster() -> anyhow::Error {
+    let plugins = EngineKind::plugins();
+    anyhow!("no conflist leads to a cluster: none has {plugins} among its delegates")
+}
+
+/// The message of a cluster's error.
 pub(crate) fn failed(error: cni::Error) -> anyhow::Error {
     anyhow::Error::msg(error.msg)
 }
 
-/// A definition that can't be used, with its path and the reason.
+/// The outcome of a claim: `held`, `claimed` or `conflict`, and what the engine has instead.
+pub(crate) fn outcome(state: Reconciled) -> (&'static str, Option<String>) {
+    match state {
+        Reconciled::Held => ("held", None),
+        Reconciled::Claimed => ("claimed", None),
+        Reconciled::Conflict(other) => ("conflict", Some(other)),
+    }
+}
+
+/// An unusable definition, with its path and the reason.
 pub(crate) fn problem(engine: &dyn Engine, (path, reason): (String, String)) -> Problem {
     let path = format!("{}:{path}", engine.name());
     Problem::new(path.as_ref(), reason)
@@ -233,7 +260,7 @@ fn of_node(
     Ok(found)
 }
 
-/// The time of an ADD, if the holder has it in our format.
+/// The time of the ADD; `None` if it isn't in our format.
 pub(crate) fn since(holder: &Holder) -> Option<SystemTime> {
     humantime::parse_rfc3339(&holder.since).ok()
 }

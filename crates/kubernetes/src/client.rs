@@ -14,7 +14,9 @@ mod tls;
 pub use item::{Created, Deleted, Item, List, Replaced};
 pub use resource::{GROUP, OtherResource, Resource, Target, VERSION};
 
-use cluster::{EngineError, TimeLimit};
+use std::time::SystemTime;
+
+use cluster::{EngineError, Kind, TimeLimit};
 use cni::{Cancellation, Environment};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -22,7 +24,7 @@ use sha2::{Digest, Sha256};
 use crate::Settings;
 use answer::{Answer, Verdict};
 use exchange::Started;
-use failures::{refusal, unreadable};
+use failures::{kept, refusal, unreadable};
 use request::Request;
 
 /// Most times that a list starts again after its page token has expired.
@@ -38,6 +40,8 @@ pub struct Client<'a> {
     pub time: TimeLimit,
     /// `None` before the first request.
     started: Option<Started>,
+    /// The API server's clock in the last answer.
+    date: Option<SystemTime>,
 }
 
 impl<'a> Client<'a> {
@@ -49,6 +53,7 @@ impl<'a> Client<'a> {
             environment: None,
             time: TimeLimit::new(settings.timeout),
             started: None,
+            date: None,
         }
     }
 
@@ -75,6 +80,20 @@ impl<'a> Client<'a> {
             .iter()
             .take(8)
             .fold(0, |id, byte| id << 8 | u64::from(*byte)))
+    }
+
+    /// The API server's clock in its last answer. Processes on different machines compare times by
+    /// this clock.
+    ///
+    /// # Errors
+    ///
+    /// [`cluster::Kind::Unable`]: the answer had no time.
+    pub fn server_time(&self) -> Result<SystemTime, EngineError> {
+        self.date.ok_or_else(|| {
+            let msg =
+                "Kubernetes' API doesn't say what time it is: its answers have no header Date";
+            EngineError::new(Kind::Unable, msg)
+        })
     }
 
     /// Reads an object as it is now; `None` if it doesn't exist.
@@ -117,11 +136,16 @@ impl<'a> Client<'a> {
             match self.call(&request)? {
                 (answer, Verdict::Executed) => {
                     let mut page = Self::object(&request, &answer)?;
-                    list.add(&resource, &mut page)?;
+                    list.add(&request, &mut page)?;
                     let next = page["metadata"]["continue"].as_str();
                     match next.filter(|next| !next.is_empty()) {
-                        Some(next) => token = Some(next.to_owned()),
                         None => return Ok(list),
+                        // For example, a cache before the API server ignores the token.
+                        Some(next) if token.as_deref() == Some(next) => {
+                            let why = "its next page is the same page";
+                            return Err(unreadable(&request, why));
+                        }
+                        Some(next) => token = Some(next.to_owned()),
                     }
                 }
                 (_, Verdict::Expired) if starts < MOST_STARTS => {
@@ -147,7 +171,9 @@ impl<'a> Client<'a> {
     ) -> Result<Created, EngineError> {
         let request = Request::create(resource, object, dry_run);
         match self.call(&request)? {
-            (answer, Verdict::Executed) => Self::item(&request, &answer).map(Created::Done),
+            (answer, Verdict::Executed) => Self::item(&request, &answer)
+                .map(Box::new)
+                .map(Created::Done),
             (_, Verdict::Exists) => Ok(Created::Exists),
             (answer, _) => Err(refusal(self.settings, &request, &answer)),
         }
@@ -207,9 +233,25 @@ impl<'a> Client<'a> {
         self.replace_by(&Request::replace_status(resource, object))
     }
 
+    /// Sets keys of an object's status. If the patch has a `metadata.resourceVersion`, the object
+    /// must have it. A value of null removes the key.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::create`].
+    pub fn merge_status(
+        &mut self,
+        resource: Resource,
+        patch: &Value,
+    ) -> Result<Replaced, EngineError> {
+        self.replace_by(&Request::merge_status(resource, patch))
+    }
+
     fn replace_by(&mut self, request: &Request) -> Result<Replaced, EngineError> {
         match self.call(request)? {
-            (answer, Verdict::Executed) => Self::item(request, &answer).map(Replaced::Done),
+            (answer, Verdict::Executed) => Self::item(request, &answer)
+                .map(Box::new)
+                .map(Replaced::Done),
             (_, Verdict::Changed) => Ok(Replaced::Changed),
             (_, Verdict::Missing) => Ok(Replaced::Missing),
             (answer, _) => Err(refusal(self.settings, request, &answer)),
@@ -232,10 +274,13 @@ impl<'a> Client<'a> {
         match self.call(&request)? {
             (answer, Verdict::Executed) => {
                 let object = Self::object(&request, &answer)?;
-                let is_done = object["status"] == "Success" || object["metadata"]["name"] == name;
-                match is_done {
-                    true => Ok(Deleted::Done),
-                    false => Err(unreadable(&request, &answer.said())),
+                let finalizers = &object["metadata"]["finalizers"];
+                if object["status"] == "Success" {
+                    Ok(Deleted::Done)
+                } else if object["metadata"]["name"] == name && finalizers.is_array() {
+                    Err(kept(&request, finalizers))
+                } else {
+                    Err(unreadable(&request, &answer.said()))
                 }
             }
             (_, Verdict::Changed) => Ok(Deleted::Changed),
@@ -253,7 +298,7 @@ impl<'a> Client<'a> {
             // The object of a dry run has no revision.
             object["metadata"]["resourceVersion"] = "0".into();
         }
-        let item = Item::read(request.of.clone(), object);
+        let item = Item::in_answer(request, object);
         let item = item.map_err(|error| unreadable(request, &error.msg))?;
         match item.name == request.name {
             true => Ok(item),
@@ -261,10 +306,14 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// The object in an answer. An answer without an object is an error: it may not be from an API
-    /// server.
+    /// The object in an answer. An answer without an object of the expected kind is an error: it
+    /// may not be from an API server.
     fn object(request: &Request, answer: &Answer) -> Result<Value, EngineError> {
-        let object = answer.object();
+        let is_expected = |object: &Value| {
+            let kind = object["kind"].as_str();
+            kind.is_some_and(|kind| request.expects(kind))
+        };
+        let object = answer.object().filter(is_expected);
         object.ok_or_else(|| {
             let said = answer.said();
             let why = format!("{said}; the kubeconfig's server may be no API server");

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::LazyLock;
 
 use cluster::{ConfiguredCluster, Key, Node};
 use cni::{Call, Cancellation, Environment, Error, Object};
@@ -21,6 +20,8 @@ pub struct Cluster {
     pub settings: Settings,
     /// This node.
     pub node: Node,
+    /// Variables for the requests of tools. A plugin's call has its own.
+    environment: Environment,
 }
 
 impl Cluster {
@@ -32,11 +33,11 @@ impl Cluster {
     /// Code 7, naming the key and the value, or the kubeconfig.
     pub fn read(ipam: &Object) -> Result<Self, Error> {
         let settings = Settings::read(ipam)?;
-        let configured: Option<String> = ipam.read("ipam", "node")?;
-        let name = match configured.filter(|name| !name.is_empty()) {
-            Some(_) => cluster::node_name(ipam)?,
+        let is_named = cluster::configured_name(ipam)?.is_some();
+        let name = match is_named {
+            true => cluster::node_name(ipam)?,
             // The hostname may differ from the name of the Node object.
-            None => match kubeconfig::node(&settings.kubeconfig)? {
+            false => match kubeconfig::node(&settings.kubeconfig)? {
                 Some(name) => name,
                 None => cluster::node_name(ipam)?,
             },
@@ -46,16 +47,16 @@ impl Cluster {
                 "ipam.node: {name:?} is no name of a Kubernetes object: it must be a DNS name in lower case, with at most 253 characters"
             )));
         }
-        Ok(Self::new(settings, name))
+        Ok(Self::new(settings, name, is_named))
     }
 
     /// The cluster of a kubeconfig, for a machine that isn't one of its nodes: the node's name is
     /// empty.
     pub fn without_node(kubeconfig: PathBuf) -> Self {
-        Self::new(Settings::of_kubeconfig(kubeconfig), String::new())
+        Self::new(Settings::of_kubeconfig(kubeconfig), String::new(), false)
     }
 
-    fn new(settings: Settings, node: String) -> Self {
+    fn new(settings: Settings, node: String, is_named: bool) -> Self {
         // Without a readable kubeconfig, its path identifies the cluster, so that this node's
         // blocks are still found.
         let endpoint = kubeconfig::server(&settings.kubeconfig)
@@ -63,6 +64,7 @@ impl Cluster {
         Self {
             node: Node {
                 name: node,
+                is_named,
                 state_dir: settings.state_dir.clone(),
                 cache_dir: settings.cache_dir.clone(),
                 prefix: PREFIX.to_owned(),
@@ -70,20 +72,25 @@ impl Cluster {
                 timeout: settings.timeout,
             },
             settings,
+            environment: Environment::default(),
         }
+    }
+
+    /// The same cluster, with these variables for the requests of a tool, such as `HTTPS_PROXY`.
+    #[must_use]
+    pub fn with_environment(mut self, environment: &Environment) -> Self {
+        self.environment = environment.clone();
+        self
     }
 
     /// The engine of a tool. `timeout` limits each request instead of the whole call, because a
     /// cluster may have large pools.
     pub fn kubernetes_engine(&self) -> Engine<'_> {
-        let mut engine = Engine::of(self, &NO_VARIABLES, None);
+        let mut engine = Engine::of(self, &self.environment, None);
         engine.client.time.bound_each_request();
         engine
     }
 }
-
-/// A tool's calls have no CNI variables.
-static NO_VARIABLES: LazyLock<Environment> = LazyLock::new(Environment::default);
 
 impl ConfiguredCluster for Cluster {
     fn node(&self) -> &Node {
@@ -94,7 +101,7 @@ impl ConfiguredCluster for Cluster {
         &'a self,
         cancellation: Option<&'a dyn Cancellation>,
     ) -> Box<dyn cluster::Engine + 'a> {
-        Box::new(Engine::of(self, &NO_VARIABLES, cancellation))
+        Box::new(Engine::of(self, &self.environment, cancellation))
     }
 
     /// This engine also notes the pod that the call names.

@@ -7,9 +7,11 @@ mod guards;
 mod import;
 mod marks;
 mod overlaps;
+mod restore_notes;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
+use std::time::Duration;
 
 use cluster::{
     Change, EngineError, Found, Group, Key, Kind as Failure, Moment, Outcome, Read, Stored,
@@ -25,6 +27,7 @@ use crate::objects::{self, Pod, held, is_label_value, label, stored};
 use crate::view::View;
 use crate::{Client, Cluster, Item, Resource};
 use explanation::Taken;
+pub(crate) use restore_notes::RESTORE;
 
 /// After this number of successive creations of taken addresses that the view showed as free, the
 /// pool's addresses are listed.
@@ -47,6 +50,8 @@ pub struct Engine<'a> {
     asked_for: HashSet<(String, IpAddr)>,
     /// The blocks of a pool. They are listed once in a call.
     blocks: HashMap<String, BTreeSet<Key>>,
+    /// The [`Item::spec_id`] of each pool, when the pools were listed.
+    listed_pools: HashMap<String, String>,
     misses: u32,
     /// The address that the last change could not create.
     taken: Option<Taken>,
@@ -101,6 +106,7 @@ impl<'a> Engine<'a> {
             pod: Pod::default(),
             asked_for: HashSet::new(),
             blocks: HashMap::new(),
+            listed_pools: HashMap::new(),
             misses: 0,
             taken: None,
             moment: None,
@@ -171,18 +177,16 @@ impl<'a> Engine<'a> {
 
     /// The names of a pool's addresses, for a search. The list may be from another process.
     fn addresses(&mut self, pool: &str) -> Result<Vec<Stored>, EngineError> {
-        // The other half is for this process's own list, if the other process is stopped.
-        let time = self.client.time.remaining() / 2;
-        let view = std::mem::replace(&mut self.view, View::none());
-        let listed = view.list(pool, time, || {
-            let all = self.of_pool(Resource::Address, Some(pool), false)?;
-            let ip = |stored: &Stored| match stored.key {
-                Key::Address(_, ip) => Some(ip),
-                _ => None,
-            };
-            Ok(all.iter().filter_map(ip).collect())
+        let listed = self.beside_view(|engine, view, time| {
+            view.list(pool, time, || {
+                let all = engine.of_pool(Resource::Address, Some(pool), false)?;
+                let ip = |stored: &Stored| match stored.key {
+                    Key::Address(_, ip) => Some(ip),
+                    _ => None,
+                };
+                Ok(all.iter().filter_map(ip).collect())
+            })
         });
-        self.view = view;
         self.misses = 0;
         let stored = |ip| Stored {
             key: Key::Address(pool.to_owned(), ip),
@@ -190,6 +194,16 @@ impl<'a> Engine<'a> {
             revision: 0,
         };
         Ok(listed?.into_iter().map(stored).collect())
+    }
+
+    /// Calls `f` with the view, and with the time for which it may wait for another process. The
+    /// other half of the time is for this process's own requests, if the other one is stopped.
+    fn beside_view<T>(&mut self, f: impl FnOnce(&mut Self, &View, Duration) -> T) -> T {
+        let time = self.client.time.remaining() / 2;
+        let view = std::mem::replace(&mut self.view, View::none());
+        let done = f(self, &view, time);
+        self.view = view;
+        done
     }
 
     /// True if the view shows an address as free. After many wrong answers, the view is replaced.
@@ -346,6 +360,13 @@ impl cluster::Engine for Engine<'_> {
                     self.sweep_or_leave()?;
                 }
                 marks
+            }
+            Group::Pools => {
+                let pools = self.labelled(Resource::Pool, None, false)?;
+                let spec_ids = pools.iter().map(|pool| (pool.name.clone(), pool.spec_id()));
+                self.listed_pools = spec_ids.collect();
+                let stored = |pool| stored(Resource::Pool, pool);
+                pools.iter().map(stored).collect()
             }
             _ => self.group(group, with_values)?,
         };

@@ -7,9 +7,9 @@
 //! index. Calls create and remove these files without waiting for each other. If the folder can't
 //! be used, no address is created: another call that can use the folder would miss the address.
 //!
-//! `ipamctl` may create addresses for this node from elsewhere. It then changes the node's
-//! registration. So an attachment without a folder has no address only if the registration has the
-//! same revision as when the index was completed.
+//! `ipamctl` may create addresses for this node from elsewhere. It then annotates the node's
+//! registration until it is done. So an attachment without a folder has no address only if the
+//! registration has no such annotation, and the same revision as when the index was completed.
 
 use std::io;
 use std::path::{Path, PathBuf};

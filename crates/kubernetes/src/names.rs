@@ -1,9 +1,10 @@
 //! Names of the API's objects. Each key of the cluster's rules has one object.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
 
 use cluster::Key;
-use ipam::IpNet;
+use ipam::{Interval, IpNet};
 use sha2::{Digest, Sha256};
 
 use crate::Resource;
@@ -22,6 +23,9 @@ const OF_NO_NODE: char = '.';
 
 /// First part of the name of a node's restore.
 const OF_NODE: &str = "node.";
+
+/// Most prefixes of a selector: they fit into a URL, and a /16 has as many.
+const MOST_PREFIXES: usize = 256;
 
 /// Hexadecimal digits of a hash in a name or a label.
 const HASH: usize = 32;
@@ -91,12 +95,45 @@ pub(crate) fn hash(texts: &[&str]) -> String {
     digits.collect::<String>()[..HASH].to_owned()
 }
 
+/// The part of an address that its label `prefix` has: `10.0.0.0-24`, or for IPv6
+/// `fd00-0-0-0-0-0-0-0-64`.
+pub(crate) fn prefix(ip: IpAddr) -> String {
+    prefix_part(network(ip))
+}
+
+/// The prefixes of these addresses, each once; `None` if they are too many for a selector.
+pub(crate) fn prefixes(intervals: impl Iterator<Item = Interval>) -> Option<BTreeSet<String>> {
+    let mut prefixes = BTreeSet::new();
+    for interval in intervals {
+        let mut rest = Some(interval);
+        while let Some(addresses) = rest {
+            let network = network(addresses.first());
+            prefixes.insert(prefix_part(network));
+            if prefixes.len() > MOST_PREFIXES {
+                return None;
+            }
+            rest = addresses.after(network.broadcast());
+        }
+    }
+    Some(prefixes)
+}
+
+/// The /24 of an IPv4 address, the /64 of an IPv6 address.
+fn network(ip: IpAddr) -> IpNet {
+    let length = if ip.is_ipv4() { 24 } else { 64 };
+    IpNet::new_assert(ip, length).trunc()
+}
+
+fn prefix_part(network: IpNet) -> String {
+    format!("{}-{}", ip_part(network.addr()), network.prefix_len())
+}
+
 fn address(pool: &str, ip: IpAddr) -> String {
     format!("{pool}.{}", ip_part(ip))
 }
 
 fn block(pool: &str, cidr: IpNet) -> String {
-    format!("{pool}.{}-{}", ip_part(cidr.addr()), cidr.prefix_len())
+    format!("{pool}.{}", prefix_part(cidr))
 }
 
 /// An address as a part of a name. A name can't contain colons, and none of its parts can begin
@@ -184,6 +221,24 @@ mod tests {
         for name in [ANY_RESTORE, "n1", ""] {
             assert_eq!(key_of(Resource::Restore, name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn the_prefixes_of_an_interval_are_those_of_its_addresses() {
+        let of = |first: &str, last: &str| {
+            let [first, last] = [first, last].map(|ip| ip.parse().unwrap());
+            prefixes(Interval::new(first, last).into_iter())
+        };
+        let listed = of("10.0.0.200", "10.0.2.0").unwrap();
+        let expected = ["10.0.0.0-24", "10.0.1.0-24", "10.0.2.0-24"];
+        assert_eq!(Vec::from_iter(&listed), expected.each_ref());
+        assert!(listed.contains(&prefix("10.0.1.255".parse().unwrap())));
+        let all = of("255.255.0.0", "255.255.255.255").unwrap();
+        assert_eq!((all.len(), of("10.0.0.0", "10.1.0.0")), (256, None));
+        let v6 = of("fd00::5", "fd00::1:0:0:0:1").unwrap();
+        let expected = ["fd00-0-0-0-0-0-0-0-64", "fd00-0-0-1-0-0-0-0-64"];
+        assert_eq!(Vec::from_iter(&v6), expected.each_ref());
+        assert_eq!(of("fd00::", "fdff::"), None);
     }
 
     proptest! {

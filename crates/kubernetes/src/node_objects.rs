@@ -49,7 +49,7 @@ pub enum NodeState {
 /// A note that a Node is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissingNote {
-    /// The time of the note, on the machine that wrote it.
+    /// The time of the note, by the API server's clock.
     #[serde(with = "humantime_text")]
     pub since: SystemTime,
     /// The incarnation of the registration at that time.
@@ -113,7 +113,7 @@ impl RegisteredNode {
     /// See [`cluster::Kind`].
     pub fn note_missing(&self, client: &mut Client<'_>) -> Result<bool, EngineError> {
         let note = MissingNote {
-            since: SystemTime::now(),
+            since: client.server_time()?,
             incarnation: incarnation(&self.item).to_owned(),
             revision: self.read_at,
         };

@@ -7,7 +7,7 @@ use cluster::{BlockOwner, HeldKey, Holder, Key, Registration, Stored};
 use cni::Attachment;
 use serde_json::{Map, Value, json};
 
-use crate::names::{hash, key_of, object_of};
+use crate::names::{hash, key_of, object_of, prefix};
 use crate::{GROUP, Item, Resource, VERSION};
 
 /// Keys of an address's `spec` that are not in its value.
@@ -49,6 +49,7 @@ pub(crate) fn object(key: &Key, value: &[u8], pod: &Pod) -> Option<Value> {
                 }
             }
             labels.add("pool", pool);
+            labels.add("prefix", &prefix(*ip));
             labels.add("node", &holder.node);
             labels.add("network", &holder.network);
             labels.add("attachment", &attachment);
@@ -268,6 +269,8 @@ mod tests {
         let labels = &object["metadata"]["labels"];
         assert_eq!(labels["ipam-delegated.io/namespace"], "shop");
         assert_eq!(labels["ipam-delegated.io/node"], "n1");
+        let prefix = &labels["ipam-delegated.io/prefix"];
+        assert_eq!(prefix, "fd00-0-0-0-0-0-0-0-64");
         assert!(labels.get("ipam-delegated.io/pod").is_none());
         assert_eq!(object["spec"]["podName"], "x".repeat(64));
         assert_eq!(object["spec"]["ip"], "fd00::5");

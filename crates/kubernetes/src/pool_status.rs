@@ -1,5 +1,5 @@
-//! The status of pools, for people and for the admission policy on manual changes of pools. No
-//! plugin reads it.
+//! Counts in the status of pools, for people and for the admission policy on manual changes of
+//! pools. No plugin reads them.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -9,6 +9,7 @@ use cluster::{EngineError, Key};
 use ipam::Interval;
 use serde_json::{Value, json};
 
+use crate::engine::RESTORE;
 use crate::names::key_of;
 use crate::objects::label;
 use crate::{Client, Replaced, Resource};
@@ -79,6 +80,8 @@ impl HeldCounts {
         let Some(item) = client.get(Resource::Pool, pool.name.as_str())? else {
             return Ok(false);
         };
+        let mut status = self.status(pool);
+        status[RESTORE] = item.status[RESTORE].clone();
         // The API server ignores everything but the status.
         let object = json!({
             "apiVersion": Resource::api_version(),
@@ -89,7 +92,7 @@ impl HeldCounts {
                 "resourceVersion": item.revision.to_string(),
             },
             "spec": item.spec,
-            "status": self.status(pool),
+            "status": status,
         });
         let replaced = client.replace_status(Resource::Pool, &object)?;
         Ok(matches!(replaced, Replaced::Done(_)))

@@ -3,6 +3,10 @@
 //!
 //! A file of `cacheDir` has one bit for each of 65,536 consecutive addresses.
 
+mod verified;
+
+pub(crate) use verified::Verified;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -33,24 +37,6 @@ pub(crate) struct View {
     wait: Cell<Duration>,
 }
 
-/// A property of a pool that stays true until its spec changes. See [`crate::Item::spec_id`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verified {
-    /// No node has a block of the pool.
-    WithoutBlocks,
-    /// The pool overlaps with no other pool. A later pool that overlaps with it is refused.
-    Apart,
-}
-
-impl Verified {
-    fn file(self, pool: &str) -> String {
-        match self {
-            Self::WithoutBlocks => format!("noblock_{pool}"),
-            Self::Apart => format!("apart_{pool}"),
-        }
-    }
-}
-
 impl View {
     /// The view for the cluster of this kubeconfig. Clusters may share a folder, and have pools
     /// with the same name.
@@ -76,22 +62,6 @@ impl View {
             folder,
             read: RefCell::default(),
             wait: Cell::new(wait),
-        }
-    }
-
-    /// True if the property was noted for the pool with this spec.
-    pub(crate) fn is_verified(&self, what: Verified, pool: &str, spec: &str) -> bool {
-        let read = |folder: &StateFolder| folder.read(&what.file(pool));
-        let noted = self.folder.as_ref().map(read);
-        matches!(noted, Some(Ok(noted)) if noted == spec.as_bytes())
-    }
-
-    /// Notes the property for the pool with this spec.
-    pub(crate) fn note_verified(&self, what: Verified, pool: &str, spec: &str) {
-        if let Some(folder) = &self.folder
-            && let Err(error) = folder.replace(&what.file(pool), spec.as_bytes())
-        {
-            tracing::debug!(%error, pool, ?what, "this will be verified again");
         }
     }
 
@@ -182,26 +152,32 @@ impl View {
         self.read.borrow_mut().clear();
         let began = now();
         let file = format!("listed_{pool}");
-        let listed = folder.with_lock(at_most, || {
-            if let Some(all) = folder.read(&file).ok().and_then(|list| read(&list, began)) {
-                return Ok(Ok(all));
-            }
+        let known = || folder.read(&file).ok().and_then(|list| read(&list, began));
+        one_of_many(folder, at_most, known, || {
             let at = now();
-            let all = match list() {
-                Ok(all) => all,
-                error => return Ok(error),
-            };
+            let all = list()?;
             let lines: String = all.iter().map(|ip| format!("\n{ip}")).collect();
             let kept = replace(folder, pool, &all)
                 .and_then(|()| folder.replace(&file, format!("{at}{lines}").as_bytes()));
             if let Err(error) = kept {
                 tracing::debug!(%error, pool, "no view is kept");
             }
-            Ok(Ok(all))
-        });
-        // Without the lock, this process requests the list as well.
-        listed.unwrap_or_else(|_| list())
+            Ok(all)
+        })
     }
+}
+
+/// What is `known`, or else what `request` returns and keeps. Of many calls at the same time, one
+/// requests it, and the others wait for it, for at most this time.
+fn one_of_many<T, E>(
+    folder: &StateFolder,
+    at_most: Duration,
+    known: impl Fn() -> Option<T>,
+    mut request: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
+    let requested = folder.with_lock(at_most, || Ok(known().map_or_else(&mut request, Ok)));
+    // Without the lock, this process requests it as well.
+    requested.unwrap_or_else(|_| request())
 }
 
 fn is_set(byte: Option<&u8>, bit: usize) -> bool {
@@ -211,10 +187,18 @@ fn is_set(byte: Option<&u8>, bit: usize) -> bool {
 /// The first and the last bit of each run of bits that are set.
 fn runs(bits: &[u8]) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
-    for bit in (0..bits.len() * 8).filter(|bit| is_set(bits.get(bit / 8), *bit)) {
-        match runs.last_mut() {
-            Some((_, last)) if *last + 1 == bit => *last = bit,
-            _ => runs.push((bit, bit)),
+    let mut add = |first: usize, last: usize| match runs.last_mut() {
+        Some((_, end)) if *end + 1 == first => *end = last,
+        _ => runs.push((first, last)),
+    };
+    for (byte, start) in bits.iter().zip((0..).step_by(8)) {
+        match byte {
+            // Most bytes are one of these two.
+            0 => {}
+            0xff => add(start, start + 7),
+            _ => (start..start + 8)
+                .filter(|bit| is_set(Some(byte), *bit))
+                .for_each(|bit| add(bit, bit)),
         }
     }
     runs
@@ -348,6 +332,14 @@ mod tests {
             ["/one", "/other"].map(|cluster| View::open(folder.path(), Path::new(cluster), WAIT));
         one.note("blue", ip("10.0.0.5"), true);
         assert!(one.has("blue", ip("10.0.0.5")) && !other.has("blue", ip("10.0.0.5")));
+    }
+
+    #[test]
+    fn runs_cross_bytes() {
+        assert_eq!(runs(&[0, 0, 0]), []);
+        assert_eq!(runs(&[0b1000_0000, 0xff, 0b0000_0101]), [(7, 16), (18, 18)]);
+        assert_eq!(runs(&[0xff, 0b1111_1110, 0xff]), [(0, 7), (9, 23)]);
+        assert_eq!(runs(&[0b0101_0000]), [(4, 4), (6, 6)]);
     }
 
     #[test]

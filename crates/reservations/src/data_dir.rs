@@ -2,17 +2,15 @@
 
 use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use cni::{Error, NetworkName};
-use state_files::{FileId, StateFolder};
+use state_files::{FileId, StateFolder, names_in};
 
 use crate::directory::{Directory, is_no_directory};
 use crate::leftover_indexes;
 use crate::lock::Lock;
-use crate::may_hold::{Sought, may_hold};
 use crate::new_file;
 use crate::settings::Settings;
 use crate::store::Store;
@@ -68,39 +66,12 @@ impl<'a> DataDir<'a> {
     /// Code 5, naming the path.
     pub fn names(&self) -> Result<Vec<NetworkName>, Error> {
         let data_dir = &self.settings.data_dir;
-        let failed = |error: io::Error| Error::io(data_dir.display(), error);
-        let entries = match fs::read_dir(data_dir) {
-            Err(error) if is_no_directory(&error) => return Ok(Vec::new()),
-            other => other.map_err(failed)?,
-        };
-        let mut names = Vec::new();
-        for entry in entries {
-            let name = entry.map_err(failed)?.file_name();
+        match names_in(data_dir) {
+            Err(error) if is_no_directory(&error) => Ok(Vec::new()),
+            Err(error) => Err(Error::io(data_dir.display(), error)),
             // Any other name is no network's and no pool's.
-            names.extend(name.to_str().and_then(|name| name.parse().ok()));
+            Ok(names) => Ok(names.iter().filter_map(|name| name.parse().ok()).collect()),
         }
-        Ok(names)
-    }
-
-    /// True if the directory of this name may hold what is sought.
-    ///
-    /// An index that is up to date answers at once. Without one, the files are read. No lock
-    /// is taken, and no file is made.
-    ///
-    /// # Errors
-    ///
-    /// Code 5, naming the path: it isn't known what the directory holds.
-    pub fn may_hold(&self, name: &NetworkName, sought: Sought<'_>) -> Result<bool, Error> {
-        let path = self.path_of(name);
-        let network = &self.settings.network;
-        may_hold(
-            &path,
-            network.as_str(),
-            name == network,
-            sought,
-            self.cache(),
-        )
-        .map_err(|error| Error::io(path.display(), error))
     }
 
     /// Removes indexes whose directories are gone.
@@ -153,7 +124,12 @@ impl<'a> DataDir<'a> {
         self.cache.get_or_init(open).as_ref()
     }
 
-    fn path_of(&self, name: &NetworkName) -> PathBuf {
+    /// The network that uses the directories.
+    pub(crate) fn network(&self) -> &NetworkName {
+        &self.settings.network
+    }
+
+    pub(crate) fn path_of(&self, name: &NetworkName) -> PathBuf {
         self.settings.data_dir.join(name.as_str())
     }
 

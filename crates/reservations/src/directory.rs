@@ -2,7 +2,7 @@
 //! them. Nothing here locks or remembers.
 
 use std::fs::{DirBuilder, File, Metadata};
-use std::io::{self, Read};
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::DirBuilderExt;
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, statat, unlinkat};
 use rustix::io::Errno;
+use state_files::{open_regular, read_whole};
 
 use crate::reservation::address_of_file;
 use crate::state::State;
@@ -17,8 +18,8 @@ use crate::state::State;
 /// The largest file that is read. All of ours are far smaller.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Length of a file that is taken for whole without being read, in bytes. Container IDs
-/// have 64 and more.
+/// Length from which a file counts as whole without being read, in bytes. Container IDs have 64
+/// and more.
 const LONG_ENOUGH: i64 = 64;
 
 /// A reservation file.
@@ -93,31 +94,13 @@ impl Directory {
 
     /// Opens a regular file with these access flags.
     pub(crate) fn open_file(&self, name: &str, access: OFlags) -> io::Result<(File, Metadata)> {
-        // With NONBLOCK, opening a pipe doesn't wait.
-        let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = File::from(openat(&self.folder, name, flags, Mode::empty())?);
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::other("it is not a regular file"));
-        }
-        Ok((file, metadata))
+        open_regular(&self.folder, name, access, Mode::empty())
     }
 
     /// Reads a whole file, with its metadata.
     pub(crate) fn read_file(&self, name: &str) -> io::Result<(Vec<u8>, Metadata)> {
-        let (mut file, metadata) = self.open_file(name, OFlags::RDONLY)?;
-        if metadata.len() > MOST_BYTES {
-            return Err(io::Error::other("it is larger than 256 MiB"));
-        }
-        let mut content = vec![0; usize::try_from(metadata.len()).unwrap_or_default() + 1];
-        let read = file.read(&mut content)?;
-        let whole = read < content.len();
-        content.truncate(read);
-        if !whole {
-            // The file has grown since its length was read.
-            file.read_to_end(&mut content)?;
-        }
-        Ok((content, metadata))
+        let (file, metadata) = self.open_file(name, OFlags::RDONLY)?;
+        Ok((read_whole(&file, &metadata, MOST_BYTES)?, metadata))
     }
 
     /// The state of the file of this name; `None` if it is missing.
@@ -183,7 +166,7 @@ impl Directory {
     pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
         match unlinkat(&self.folder, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            // A read-only file system says so before it looks for the file.
+            // A read-only file system returns this error also for a missing file.
             Err(Errno::ROFS) if self.is_missing(name) => Ok(()),
             Err(error) => Err(error.into()),
         }

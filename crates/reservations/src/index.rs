@@ -11,10 +11,9 @@
 //! | journal | a line for each call since: its changes, and the directory's version after them |
 //!
 //! Header and tables are written once, and the file is then renamed into place. Checksums
-//! start from that of the part before: header, pages and lines of two generations of the file
-//! never go together. The index is used only if the version in the last line is the one that
-//! the directory has (`change_detection`). Otherwise the directory is read, and the index is
-//! written anew.
+//! start from that of the part before, so header, pages and lines of different generations of the
+//! file don't match. The index is used only if the version in the last line is the directory's
+//! (`change_detection`). Otherwise the directory is read, and the index is replaced.
 
 mod checked;
 mod entry;

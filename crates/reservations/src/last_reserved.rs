@@ -19,15 +19,6 @@ pub(crate) fn file_name(pool: usize) -> String {
     format!("last_reserved_ip.{pool}")
 }
 
-/// Reads the address that the pool gave last.
-pub(crate) fn read(directory: &Directory, pool: usize) -> io::Result<Option<IpAddr>> {
-    match directory.read_file(&file_name(pool)) {
-        Ok((content, _)) => Ok(parse(pool, &content)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 fn parse(pool: usize, content: &[u8]) -> Option<IpAddr> {
     let text = String::from_utf8_lossy(content);
     let last = text.trim().parse().ok();
@@ -46,10 +37,14 @@ pub(crate) struct LastReserved {
 }
 
 impl LastReserved {
-    /// Opens the file of this pool.
+    /// Opens the file of this pool, only for reading if it can't be written.
     pub(crate) fn open(directory: &Directory, pool: usize) -> io::Result<Self> {
-        let access = OFlags::RDWR | OFlags::NOFOLLOW;
-        let (file, _) = directory.open_file(&file_name(pool), access)?;
+        let name = file_name(pool);
+        let opened = directory.open_file(&name, OFlags::RDWR | OFlags::NOFOLLOW);
+        let (file, _) = opened.or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => Err(error),
+            _ => directory.open_file(&name, OFlags::RDONLY),
+        })?;
         let mut content = vec![0; MOST_BYTES];
         let read = file.read_at(&mut content, 0)?;
         content.truncate(read);

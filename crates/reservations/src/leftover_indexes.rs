@@ -1,23 +1,15 @@
 //! Removes indexes of directories that are gone.
 
-use std::fs;
-
 use rustix::fs::OFlags;
-use state_files::{FileId, StateFolder};
+use state_files::{FileId, StateFolder, names_in};
 
 use crate::index;
 
-/// Removes every index whose directory isn't at its path any more, and those that earlier
-/// versions and killed processes have left. Each is a cache: a call that needs a removed
-/// one writes it anew.
+/// Removes every index of a directory that isn't at its path any more, and the files of earlier
+/// versions and killed processes. Each is a cache: a call that needs a removed index writes it
+/// again.
 pub(crate) fn remove(folder: &StateFolder) {
-    let Ok(entries) = fs::read_dir(folder.path_of("")) else {
-        return;
-    };
-    let names = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok());
-    for name in names {
+    for name in names_in(&folder.path_of("")).unwrap_or_default() {
         let is_index = name.ends_with(".index");
         let is_left = match is_index {
             true => !is_current(folder, &name),
@@ -29,7 +21,7 @@ pub(crate) fn remove(folder: &StateFolder) {
     }
 }
 
-/// True if the directory of this index is at its path, or if the path isn't known.
+/// True if the directory of this index is at its path, or if the path is unknown.
 fn is_current(folder: &StateFolder, name: &str) -> bool {
     let file = folder.open_file(name, OFlags::RDONLY).ok();
     file.and_then(|file| index::directory_of(&file))

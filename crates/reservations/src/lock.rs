@@ -7,9 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cni::Cancellation;
-use rustix::fs::{Mode, OFlags, openat};
-use rustix::io::Errno;
-use state_files::{FileId, lock_file};
+use rustix::fs::{Mode, OFlags};
+use state_files::{FileId, lock_file, open_regular};
 
 use crate::directory::Directory;
 
@@ -35,19 +34,13 @@ impl Lock {
         let path = directory.path().join(LOCK_FILE);
         // As host-local's library creates it.
         let mode = Mode::from_raw_mode(0o750);
-        // With NONBLOCK, opening a pipe doesn't wait.
-        let flags =
-            OFlags::RDONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = match openat(directory.folder(), LOCK_FILE, flags, mode) {
+        let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::NOFOLLOW;
+        let opened = open_regular(directory.folder(), LOCK_FILE, flags, mode);
+        let (file, metadata) = match opened {
             // The directory was removed.
-            Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::LOOP) => return Err(io::Error::other("it is a symbolic link")),
-            other => File::from(other?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
         };
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::other("it is not a regular file"));
-        }
         wait(&file, &path, cancellation)?;
         match std::fs::symlink_metadata(&path) {
             Ok(now) if FileId::from(&now) == FileId::from(&metadata) => {

@@ -5,10 +5,11 @@ use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 
-use cni::Attachment;
-use state_files::{FileId, StateFolder};
+use cni::{Attachment, Error, NetworkName};
+use state_files::FileId;
 
 use crate::change_detection::Version;
+use crate::data_dir::DataDir;
 use crate::directory::Directory;
 use crate::index::{HolderKey, Index};
 use crate::state::State;
@@ -36,19 +37,33 @@ impl Sought<'_> {
     }
 }
 
-/// True if the directory at this path may hold what is sought for the network, after which it
-/// is named if it is its `own`. An index that is up to date answers at once. Without one, the
-/// files are read.
-pub(crate) fn may_hold(
+impl DataDir<'_> {
+    /// True if the directory of this name may hold a sought reservation.
+    ///
+    /// An index that is up to date answers at once. Without one, the files are read. No lock
+    /// is taken, and no file is made.
+    ///
+    /// # Errors
+    ///
+    /// Code 5, naming the path: the content of the directory is unknown.
+    pub fn may_hold(&self, name: &NetworkName, sought: Sought<'_>) -> Result<bool, Error> {
+        let path = self.path_of(name);
+        let held = may_hold(self, &path, name == self.network(), sought);
+        held.map_err(|error| Error::io(path.display(), error))
+    }
+}
+
+/// As [`DataDir::may_hold`]; `own` for the directory that is named after the network.
+fn may_hold(
+    data_dir: &DataDir<'_>,
     path: &Path,
-    network: &str,
     own: bool,
     sought: Sought<'_>,
-    cache: Option<&StateFolder>,
 ) -> io::Result<bool> {
     let Some(directory) = Directory::find(path)? else {
         return Ok(false);
     };
+    let network = data_dir.network().as_str();
     let is_sought = |state: &State| sought.is(state, network, own);
     if let Sought::Attachment(_, hints) = sought {
         for ip in hints {
@@ -62,7 +77,10 @@ pub(crate) fn may_hold(
     }
     let metadata = directory.metadata()?;
     let (id, version) = (FileId::from(&metadata), Version::of(&metadata));
-    if let Some(mut index) = cache.and_then(|folder| Index::open(folder, id, version)) {
+    if let Some(mut index) = data_dir
+        .cache()
+        .and_then(|folder| Index::open(folder, id, version))
+    {
         if !own && !index.has_shared() {
             return Ok(false);
         }

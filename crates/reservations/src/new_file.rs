@@ -1,7 +1,7 @@
 //! Creates files that appear with their content in one step, or not at all.
 
 use std::collections::hash_map::RandomState;
-use std::fs::{self, File};
+use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
@@ -11,6 +11,7 @@ use rustix::fs::{
     renameat_with,
 };
 use rustix::io::Errno;
+use state_files::names_in;
 
 use crate::directory::Directory;
 use crate::origin::{self, Fact};
@@ -46,13 +47,8 @@ pub(crate) fn temporary_name() -> String {
 
 /// The files that killed processes have left in the directory.
 pub(crate) fn leftovers(directory: &Directory) -> io::Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(directory.path())? {
-        let name = entry?.file_name().into_string().unwrap_or_default();
-        if name.starts_with("unfinished.") && name.ends_with("tmp") {
-            names.push(name);
-        }
-    }
+    let mut names = names_in(directory.path())?;
+    names.retain(|name| name.starts_with("unfinished.") && name.ends_with("tmp"));
     Ok(names)
 }
 
@@ -125,7 +121,7 @@ pub(crate) fn replace_if(
         // The old file is removed with the temporary name.
         Ok(()) if may_be_replaced(&temporary) => Ok(true),
         Ok(()) => Ok(new.rename(name, RenameFlags::EXCHANGE).map(|()| false)?),
-        // The file system can't exchange. The lock has to do.
+        // The file system can't exchange names: only the lock protects the file.
         Err(error) if is_without_flags(error) && may_be_replaced(name) => {
             Ok(new.rename(name, RenameFlags::empty()).map(|()| true)?)
         }
@@ -218,6 +214,8 @@ fn is_without_flags(error: Errno) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use std::os::unix::fs::{MetadataExt, symlink};
     use std::path::Path;

@@ -11,7 +11,7 @@
 //!   a container manager makes several on one kernel, nor the clock,
 //!   which may be wrong, are enough to release anything.
 //!
-//! A reservation of which one isn't known stays. If it may be of this boot, made by
+//! A reservation for which one is unknown stays. If it may be of this boot, made by
 //! host-local for example, it is listed, and is released after the next boot.
 
 use std::collections::HashSet;
@@ -60,7 +60,7 @@ pub(crate) fn look(
     boot: &Boot,
     is_ours: impl Fn(&State) -> bool,
 ) -> io::Result<Option<Found>> {
-    let last = LastBoot::read(directory, network)?;
+    let last = LastReclaim::read(directory, network)?;
     if last.as_ref().is_some_and(|last| last.boot == boot.id()) {
         return Ok(None);
     }
@@ -76,7 +76,7 @@ pub(crate) fn look(
             Noted::Id(id) => Some(id),
             Noted::Nothing | Noted::Impossible => last
                 .as_ref()
-                .filter(|last| last.listed.contains(&line))
+                .filter(|last| last.kept.contains(&line))
                 .map(|last| last.boot.clone()),
         };
         match made_in.filter(|id| id != boot.id()) {
@@ -117,25 +117,15 @@ pub(crate) fn note(
 }
 
 /// The last time that a network looked through a directory for reservations from before a
-/// boot (`ipam.reclaim`).
+/// boot (`ipam.reclaim`): the content of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastReclaim {
     /// The kernel's ID of the boot.
     pub boot: String,
-    /// The time.
+    /// The time at which the file was written.
     pub time: Option<SystemTime>,
-    /// Number of reservations that the network found there then, and kept.
-    pub kept: usize,
-}
-
-/// The last time that the network looked through the directory.
-pub(crate) fn last(directory: &Directory, network: &str) -> io::Result<Option<LastReclaim>> {
-    let last = LastBoot::read(directory, network)?;
-    Ok(last.map(|last| LastReclaim {
-        boot: last.boot,
-        time: last.time,
-        kept: last.listed.len(),
-    }))
+    /// Lines of the reservations that the network found there then, and kept.
+    pub kept: HashSet<String>,
 }
 
 fn file_name(network: &str) -> String {
@@ -154,18 +144,10 @@ fn checksum(text: &str) -> u64 {
     })
 }
 
-/// The content of the file.
-struct LastBoot {
-    boot: String,
-    listed: HashSet<String>,
-    /// The time at which it was written.
-    time: Option<SystemTime>,
-}
-
-impl LastBoot {
+impl LastReclaim {
     /// Reads the file. `None` if there is none, as before the network has looked through the
-    /// directory; and if its content is not what was written, which is logged.
-    fn read(directory: &Directory, network: &str) -> io::Result<Option<Self>> {
+    /// directory; and if it is damaged, which is logged.
+    pub(crate) fn read(directory: &Directory, network: &str) -> io::Result<Option<Self>> {
         let name = file_name(network);
         let (content, metadata) = match directory.read_file(&name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -189,8 +171,8 @@ impl LastBoot {
         }
         let mut lines = lines.lines();
         let boot = lines.next()?.strip_prefix(BOOT)?.to_owned();
-        let listed = lines.map(str::to_owned).collect();
-        Some(Self { boot, listed, time })
+        let kept = lines.map(str::to_owned).collect();
+        Some(Self { boot, time, kept })
     }
 }
 
@@ -275,8 +257,8 @@ mod tests {
         assert!(ips(&place.look(&first).unwrap()).is_empty());
         place.note(&first);
         assert!(place.look(&first).is_none());
-        let last = last(&place.directory, "net").unwrap().unwrap();
-        assert_eq!((last.boot.as_str(), last.kept), ("A", 2));
+        let last = LastReclaim::read(&place.directory, "net").unwrap().unwrap();
+        assert_eq!((last.boot.as_str(), last.kept.len()), ("A", 2));
         place.write("10.0.0.4", Some("A"));
         place.write("10.0.0.5", None);
         // Another one's file, in the place of a listed one.

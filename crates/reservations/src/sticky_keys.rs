@@ -4,7 +4,7 @@
 //! `<address> "<key>"`, with the key as a JSON string. It is a journal, of which the last line
 //! of a key counts.
 //!
-//! It says nothing about reservations, and host-local doesn't take it for one: no content of a
+//! It is independent of reservations, and host-local doesn't read it as one: no content of a
 //! reservation has a space.
 
 use std::collections::HashSet;
@@ -45,7 +45,7 @@ impl StickyPool<'_> {
         usize::try_from(self.capacity).map_or(MOST_KEYS, |all| all.min(MOST_KEYS))
     }
 
-    /// Number of lines from which on the file is written anew.
+    /// Largest number of lines before the file is shortened.
     fn most_lines(&self) -> usize {
         self.keys() + (self.keys() / 4).max(64)
     }
@@ -113,8 +113,8 @@ impl StickyKeys {
         all > most && self.lines().filter(|(ip, _)| is_of_pool(ip)).count() > most
     }
 
-    /// Writes the file anew: of the pool's keys the newest lines, at most one for each
-    /// address; of other pools' all lines.
+    /// Rewrites the file: keeps the newest line of each of the pool's keys, and all lines of other
+    /// pools.
     pub(crate) fn shorten(
         &mut self,
         directory: &Directory,

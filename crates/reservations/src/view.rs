@@ -7,9 +7,10 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use cni::NetworkName;
+use state_files::names_in;
 
 use crate::directory::{Directory, ReadFile, is_no_directory};
-use crate::reclaim;
+use crate::last_reserved::LastReserved;
 use crate::state::State;
 use crate::sticky_keys::{StickyKeys, StickyPool};
 
@@ -38,15 +39,12 @@ pub struct ListedAddress {
 ///
 /// An I/O error; `NotFound` if there is no such directory.
 pub fn list(directory: &Path) -> io::Result<Vec<ListedAddress>> {
-    let name = directory
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned());
-    let opened = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
+    let opened = open(directory)?;
     let mut ips = opened.addresses()?;
     ips.sort_unstable();
     let read = |ip: &IpAddr| {
         let file = opened.read_listed(*ip)?;
-        Some(listed(name.as_deref(), *ip, file))
+        Some(listed(directory, *ip, file))
     };
     Ok(state_files::in_threads(&ips, read)
         .into_iter()
@@ -61,7 +59,7 @@ pub fn list(directory: &Path) -> io::Result<Vec<ListedAddress>> {
 ///
 /// As [`list`].
 pub fn with_a_file(directory: &Path) -> io::Result<Vec<IpAddr>> {
-    let opened = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
+    let opened = open(directory)?;
     opened.addresses()
 }
 
@@ -73,7 +71,7 @@ pub fn with_a_file(directory: &Path) -> io::Result<Vec<IpAddr>> {
 ///
 /// As [`list`].
 pub fn taken(directory: &Path) -> io::Result<Vec<IpAddr>> {
-    let opened = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
+    let opened = open(directory)?;
     let mut ips = opened.addresses()?;
     ips.sort_unstable();
     let is_taken = state_files::in_threads(&ips, |ip| opened.is_taken(*ip));
@@ -91,20 +89,23 @@ pub fn taken(directory: &Path) -> io::Result<Vec<IpAddr>> {
 ///
 /// An I/O error.
 pub fn address(directory: &Path, ip: IpAddr) -> io::Result<Option<ListedAddress>> {
-    let name = directory.file_name().map(|name| name.to_string_lossy());
     let Some(opened) = Directory::open(directory)? else {
         return Ok(None);
     };
     Ok(opened
         .read_listed(ip)
-        .map(|file| listed(name.as_deref(), ip, file)))
+        .map(|file| listed(directory, ip, file)))
 }
 
-fn listed(name: Option<&str>, ip: IpAddr, file: ReadFile) -> ListedAddress {
+fn open(directory: &Path) -> io::Result<Directory> {
+    Directory::open(directory)?.ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+fn listed(directory: &Path, ip: IpAddr, file: ReadFile) -> ListedAddress {
     let network = match &file.state {
         State::Reserved(reservation) => {
-            let named = reservation.network.clone();
-            named.or_else(|| name.map(str::to_owned))
+            let of_directory = || Some(directory.file_name()?.to_string_lossy().into_owned());
+            reservation.network.clone().or_else(of_directory)
         }
         _ => None,
     };
@@ -122,22 +123,19 @@ fn listed(name: Option<&str>, ip: IpAddr, file: ReadFile) -> ListedAddress {
 ///
 /// An I/O error. A missing folder is empty.
 pub fn directories(data_dir: &Path) -> io::Result<Vec<NetworkName>> {
-    let entries = match fs::read_dir(data_dir) {
+    let names = match names_in(data_dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other?,
+        names => names?,
     };
-    let mut names = Vec::new();
-    for entry in entries {
-        let entry = entry?;
-        let name = entry.file_name().into_string().ok();
-        if let Some(name) = name.and_then(|name| name.parse().ok())
-            && is_directory(&entry.path())?
+    let mut directories = Vec::new();
+    for name in names {
+        if let Ok(network) = name.parse()
+            && is_directory(&data_dir.join(name))?
         {
-            names.push(name);
+            directories.push(network);
         }
     }
-    names.sort_unstable();
-    Ok(names)
+    Ok(directories)
 }
 
 /// True if the path leads to a directory.
@@ -155,8 +153,7 @@ fn is_directory(path: &Path) -> io::Result<bool> {
 ///
 /// As [`list`].
 pub fn last_reclaim(directory: &Path, network: &str) -> io::Result<Option<LastReclaim>> {
-    let opened = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
-    reclaim::last(&opened, network)
+    LastReclaim::read(&open(directory)?, network)
 }
 
 /// The address of the pool that a sticky key was given last; `None` also if there is no such
@@ -182,8 +179,10 @@ pub fn address_of_key(
 ///
 /// As [`list`].
 pub fn last_reserved(directory: &Path, pool: usize) -> io::Result<Option<IpAddr>> {
-    let opened = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
-    crate::last_reserved::read(&opened, pool)
+    match LastReserved::open(&open(directory)?, pool) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => Ok(opened?.ip()),
+    }
 }
 
 #[cfg(test)]

@@ -5,21 +5,19 @@
 //! write to it. Files are opened relative to the open folder, so nobody can exchange the folder
 //! after the check.
 
-use std::fs::{DirBuilder, File};
-use std::io::{self, Read, Write};
+use std::fs::{DirBuilder, File, Metadata};
+use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{
-    AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, openat, renameat,
-    renameat_with, statat, unlinkat,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
-use crate::FileId;
-use crate::ownership::{must_be_ours, refused};
+use crate::ownership::must_be_ours;
+use crate::{FileId, lock_file, open_regular, read_whole};
 
 /// Modes of a folder and its files: only their owner has access.
 const PRIVATE: Modes = Modes {
@@ -39,8 +37,13 @@ struct Modes {
     file: Mode,
 }
 
-/// Time between two attempts at a lock.
-const RETRY: Duration = Duration::from_millis(2);
+/// Flags of an open folder.
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
+
+/// File whose lock is the folder's: everybody who may read a folder could lock the folder itself.
+const LOCK: &str = "lock";
 
 /// An open folder that only root and the process's user can write to.
 #[derive(Debug)]
@@ -93,8 +96,7 @@ impl StateFolder {
     }
 
     fn open_with(path: &Path, modes: Modes) -> io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = File::from(openat(CWD, path, flags, Mode::empty())?);
+        let folder = File::from(openat(CWD, path, FOLDER, Mode::empty())?);
         must_be_ours(&folder.metadata()?)?;
         Ok(Self {
             path: path.to_owned(),
@@ -115,18 +117,14 @@ impl StateFolder {
     /// An I/O error, and `PermissionDenied` for a symbolic link, for anything but a regular file,
     /// for a file of another user, and for a file that others may write to.
     pub fn open_file(&self, name: &str, access: OFlags) -> io::Result<File> {
-        // With NONBLOCK, opening a pipe doesn't wait. The flag has no effect on regular files.
-        let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = match openat(&self.folder, name, flags, self.file_mode) {
-            Err(Errno::LOOP) => return Err(refused("it is a symbolic link")),
-            other => File::from(other?),
-        };
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(refused("it is not a regular file"));
-        }
+        Ok(self.open_regular(name, access)?.0)
+    }
+
+    fn open_regular(&self, name: &str, access: OFlags) -> io::Result<(File, Metadata)> {
+        let flags = access | OFlags::NOFOLLOW;
+        let (file, metadata) = open_regular(&self.folder, name, flags, self.file_mode)?;
         must_be_ours(&metadata)?;
-        Ok(file)
+        Ok((file, metadata))
     }
 
     /// Opens a file with these access flags. Creates a missing one.
@@ -144,10 +142,7 @@ impl StateFolder {
     ///
     /// As [`Self::open_file`].
     pub fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        let mut content = Vec::new();
-        self.open_file(name, OFlags::RDONLY)?
-            .read_to_end(&mut content)?;
-        Ok(content)
+        Ok(self.read_with_time(name)?.0)
     }
 
     /// Reads a whole file, with the time of its last change if that is known.
@@ -156,11 +151,8 @@ impl StateFolder {
     ///
     /// As [`Self::open_file`].
     pub fn read_with_time(&self, name: &str) -> io::Result<(Vec<u8>, Option<SystemTime>)> {
-        let mut file = self.open_file(name, OFlags::RDONLY)?;
-        let metadata = file.metadata()?;
-        let length = usize::try_from(metadata.len()).unwrap_or_default();
-        let mut content = Vec::with_capacity(length + 1);
-        file.read_to_end(&mut content)?;
+        let (file, metadata) = self.open_regular(name, OFlags::RDONLY)?;
+        let content = read_whole(&file, &metadata, u64::MAX)?;
         Ok((content, metadata.modified().ok()))
     }
 
@@ -220,27 +212,25 @@ impl StateFolder {
         })
     }
 
-    /// Runs `f` while this process holds the folder's lock, `flock(2)`.
+    /// Runs `f` while this process holds the folder's lock: `flock(2)` of a file that only the
+    /// folder's owner can open.
     ///
     /// # Errors
     ///
-    /// An I/O error of `flock`, and those of `f`; `WouldBlock` if another process still holds the
-    /// lock after `at_most`.
+    /// As [`Self::create_file`]; an I/O error of `flock`, and those of `f`; `WouldBlock` if another
+    /// process still holds the lock after `at_most`.
     pub fn with_lock<T>(
         &self,
         at_most: Duration,
         f: impl FnOnce() -> io::Result<T>,
     ) -> io::Result<T> {
-        let deadline = Instant::now() + at_most;
-        loop {
-            match flock(&self.folder, FlockOperation::NonBlockingLockExclusive) {
-                Err(Errno::WOULDBLOCK) if Instant::now() < deadline => sleep(RETRY),
-                other => break other?,
-            }
+        // Opened for this lock only: it is released when the file is closed, also after a wait
+        // that was given up.
+        let lock = self.create_file(LOCK, OFlags::RDONLY)?;
+        match lock_file(&lock, Some(at_most), None)? {
+            true => f(),
+            false => Err(io::ErrorKind::WouldBlock.into()),
         }
-        let done = f();
-        flock(&self.folder, FlockOperation::Unlock)?;
-        done
     }
 
     /// Removes a file. A missing one is no error.
@@ -320,6 +310,20 @@ mod tests {
                 "{mode:o}"
             );
         }
+    }
+
+    #[test]
+    fn a_folder_that_others_may_read_is_locked_by_its_owner_only() {
+        let root = tempfile::tempdir().unwrap();
+        fs::set_permissions(root.path(), Permissions::from_mode(0o755)).unwrap();
+        let folder = StateFolder::create(root.path()).unwrap();
+        let of_others = File::open(root.path()).unwrap();
+        of_others.lock().unwrap();
+        let is_locked = || kind(folder.with_lock(Duration::ZERO, || Ok(())));
+        let locked = folder.with_lock(Duration::ZERO, || Ok(is_locked()));
+        assert_eq!(locked.unwrap(), io::ErrorKind::WouldBlock);
+        assert_eq!(mode(&root.path().join(LOCK)), 0o600);
+        folder.with_lock(Duration::ZERO, || Ok(())).unwrap();
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Each system call of a cluster's plugins fails in turn: nothing in use is released, and nothing
-//! held is forgotten.
+//! Each system call of a cluster's plugins fails in turn: nothing in use is released, nothing held
+//! is forgotten, and a DEL or GC that succeeds has released.
 
 use harness::{FaultWalk, Output, STRACE, needs};
 use serde_json::{Value, json};
@@ -12,6 +12,8 @@ struct Walk<'a> {
     victim: Victim<'a>,
     /// The state that must not change.
     kept: &'a dyn Fn() -> Vec<String>,
+    /// The addresses that DEL or GC of `c` must release.
+    held: &'a dyn Fn() -> Vec<String>,
 }
 
 impl Walk<'_> {
@@ -34,6 +36,10 @@ impl Walk<'_> {
             let now = (self.kept)();
             let lost: Vec<&String> = kept.iter().filter(|key| !now.contains(key)).collect();
             assert!(lost.is_empty(), "{command}, {point}: {lost:?} {output:?}");
+            if before == "ADD" && output.status.success() {
+                let held = (self.held)();
+                assert!(held.is_empty(), "{command}, {point}: {held:?} {output:?}");
+            }
         }
         println!("{} {command}: {} points", victim.plugin, walk.points.len());
         assert!(victim.run("DEL", "c").status.success());
@@ -66,9 +72,15 @@ fn no_address_that_is_in_use_is_released_whatever_system_call_fails(cluster: &mu
         );
         kept
     };
+    let held = || {
+        let mut held = cluster.held();
+        held.retain(|key| key.contains("/c:eth0/"));
+        held
+    };
     let walk = Walk {
         victim,
         kept: &kept,
+        held: &held,
     };
     for command in ["ADD", "DEL", "GC", "STATUS"] {
         walk.run(command);
@@ -110,6 +122,8 @@ fn no_block_that_is_in_use_is_given_back_or_forgotten_whatever_system_call_fails
     let walk = Walk {
         victim,
         kept: &kept,
+        // The selector alone reserves no address.
+        held: &Vec::new,
     };
     for command in ["ADD", "DEL", "GC", "STATUS"] {
         walk.run(command);

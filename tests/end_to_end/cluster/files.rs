@@ -125,8 +125,8 @@ fn with_umask_0_the_files_are_roots_alone() {
         }
     }
     // The session, the registration, a rotation place, the token, etcd's latest state, the folder
-    // of the blocks and a file in it.
-    assert_eq!(seen, 7);
+    // of the blocks and a file in it; and a lock in each folder.
+    assert_eq!(seen, 10);
 }
 
 #[test]

@@ -229,6 +229,66 @@ fn a_disk_of_before_the_last_boot_is_refused(cluster: &mut dyn PoolCluster) {
     assert_eq!(cluster.held().len(), 3);
 }
 
+fn a_machine_that_loses_its_name_in_a_boot_is_refused_until_a_person_decides(
+    cluster: &mut dyn PoolCluster,
+) {
+    define_pools(cluster);
+    let named = config(cluster, "one", "n1", &cluster.addresses());
+    cluster.add("a", &named).result();
+    cluster.add("b", &named).result();
+    let held = cluster.held();
+    // Now the host's name is the node's.
+    let mut unnamed = cluster.as_administrator(&named);
+    unnamed["ipam"].as_object_mut().unwrap().remove("node");
+    unnamed["prevResult"] = json!({"cniVersion": "1.1.0", "ips": [],
+        "pools": unnamed["ipam"]["pools"]});
+    unnamed["cni.dev/valid-attachments"] = json!([]);
+    let in_uts = |host: &str| {
+        let script = format!("hostname {host} && exec \"$0\"");
+        ["unshare", "--uts", "/bin/sh", "-c", &script].map(str::to_owned)
+    };
+    let on = |host: &str, command: &str, container: &str| {
+        let call = cluster
+            .sandbox()
+            .call(cluster.allocator(), command, &unnamed);
+        let call = if command == "GC" {
+            call
+        } else {
+            call.container(container)
+        };
+        let through = in_uts(host);
+        call.through(&through.each_ref().map(String::as_str)).run()
+    };
+    let said = "this machine is now \"n2\", but has registered as \"n1\"";
+    for (command, code) in [("ADD", 7), ("DEL", 7), ("GC", 7), ("STATUS", 50)] {
+        on("n2", command, "a").refused(code, said);
+    }
+    assert_eq!(cluster.held(), held);
+    on("n1", "DEL", "a").nothing();
+    assert_eq!(cluster.held(), held[1..]);
+
+    // A person decides, here for the name of this host.
+    let register = cluster.ipamctl(&unnamed, &["node-register", "--yes"]);
+    assert!(register.status.success(), "{register:?}");
+    cluster
+        .alone(cluster.allocator(), "ADD", "c", &unnamed)
+        .result();
+    cluster
+        .alone(cluster.allocator(), "DEL", "c", &unnamed)
+        .nothing();
+    on("n1", "DEL", "b").refused(7, "but has registered as");
+    // A name in the configuration is a person's decision, too.
+    let other = config(cluster, "one", "n3", &cluster.addresses());
+    cluster.add("c", &other).result();
+    cluster.del("c", &other).nothing();
+    // After a boot, nothing that was started under the old name runs.
+    boot(cluster, "one");
+    on("n2", "ADD", "d").result();
+    on("n2", "DEL", "d").nothing();
+    on("n2", "DEL", "d").nothing();
+    assert_eq!(cluster.held(), held[1..]);
+}
+
 fn blocks_are_not_given_from_after_a_boot_before_the_engine_has_confirmed_them(
     cluster: &mut dyn PoolCluster,
 ) {
@@ -319,6 +379,7 @@ promises! {
     a_node_that_was_forgotten_and_replaced_is_refused_when_it_boots,
     a_machine_that_boots_has_its_name_and_releases_what_it_held,
     a_disk_of_before_the_last_boot_is_refused,
+    a_machine_that_loses_its_name_in_a_boot_is_refused_until_a_person_decides,
     blocks_are_not_given_from_after_a_boot_before_the_engine_has_confirmed_them,
     a_node_that_finds_its_name_taken_gives_no_more_from_its_blocks,
     nodes_that_share_a_state_folder_keep_what_each_holds,

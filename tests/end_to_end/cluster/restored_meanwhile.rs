@@ -171,10 +171,11 @@ fn a_block_that_is_being_claimed_is_waited_for() {
     config["ipam"]["etcd"]["timeout"] = json!("1s");
     cluster.sandbox.write_conflist("10-lan.conflist", &config);
     // Holds the lock like a process that is claiming.
-    let folder = fs::File::open(cluster.sandbox.root().join("n1/engine-state/blocks")).unwrap();
-    folder.lock().unwrap();
+    let lock = cluster.sandbox.root().join("n1/engine-state/blocks/lock");
+    let lock = fs::File::open(lock).unwrap();
+    lock.lock().unwrap();
     let output = reconcile(&cluster, &[]);
-    folder.unlock().unwrap();
+    lock.unlock().unwrap();
     has_not_said_everything(&cluster, &output, "is claiming a block");
     config["ipam"]["etcd"]["timeout"] = json!("10s");
     cluster.sandbox.write_conflist("10-lan.conflist", &config);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use harness::{Flavour, Form, KubernetesApi, Output, Sandbox};
+use harness::{Call, Flavour, Form, KubernetesApi, Output, Sandbox};
 use serde_json::{Value, json};
 
 /// The API server with our kinds, and a sandbox for processes that use it.
@@ -40,13 +40,16 @@ impl Administered {
 
     /// `ipamctl` with this kubeconfig and no conflist.
     pub(super) fn administer_as(&self, kubeconfig: &Path, words: &[&str]) -> Output {
+        self.ipamctl_as(kubeconfig, words).run()
+    }
+
+    /// A call of `ipamctl` with this kubeconfig and no conflist.
+    pub(super) fn ipamctl_as(&self, kubeconfig: &Path, words: &[&str]) -> Call {
         let option = ["--kubeconfig", kubeconfig.to_str().unwrap()];
         let empty = self.sandbox.root().join("no-conflists");
         let _ = fs::create_dir(&empty);
         let conf_dir = ["--conf-dir", empty.to_str().unwrap()];
-        self.sandbox
-            .ipamctl(&[words, &option, &conf_dir].concat())
-            .run()
+        self.sandbox.ipamctl(&[words, &option, &conf_dir].concat())
     }
 
     /// A network `net` on a node, with this pool. Each node has its folders.

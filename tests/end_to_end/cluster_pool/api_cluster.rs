@@ -1,10 +1,10 @@
 //! [`PoolCluster`] for an API server.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use harness::{Flavour, Form, KubernetesApi, Sandbox, Snapshot};
+use harness::{ApiProxy, Flavour, Form, KubernetesApi, Sandbox, Snapshot};
 use serde_json::{Value, json};
 
 use crate::cluster::pool_cluster::{PoolCluster, Promise};
@@ -76,6 +76,15 @@ impl ApiCluster {
         for (pool, _) in self.defined() {
             self.undefine(&pool);
         }
+    }
+
+    /// The same configuration, with a kubeconfig whose requests go through the proxy.
+    pub(super) fn behind(&self, proxy: &ApiProxy, config: &Value) -> Value {
+        let mut config = config.clone();
+        let kubeconfig = &mut config["ipam"]["kubernetes"]["kubeconfig"];
+        let direct = Path::new(kubeconfig.as_str().unwrap());
+        *kubeconfig = json!(proxy.kubeconfig_like(&self.api, direct));
+        config
     }
 
     /// Deletes objects of a resource.

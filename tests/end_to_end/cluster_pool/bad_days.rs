@@ -48,7 +48,9 @@ fn an_api_server_that_is_away_or_silent_is_named_and_nothing_is_lost() {
     shared(&cluster).add("a", &config).result();
     for (name, begin, end) in events {
         println!("{name}");
-        shared(&cluster).add("b", &config).result();
+        // DEL has the configuration of the ADD, so it waits that long.
+        let briefly = shared(&cluster).within("6s", &config);
+        shared(&cluster).add("b", &briefly).result();
         let held = cluster.held();
         begin(&mut cluster);
         let impatient = shared(&cluster).within("1s", &config);

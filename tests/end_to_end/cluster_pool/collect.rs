@@ -1,6 +1,6 @@
 //! `ipamctl collect-nodes` releases only what deleted nodes hold.
 
-use harness::{KUBECTL, KUBERNETES_PROGRAMS, Output, needs};
+use harness::{CC, Call, KUBECTL, KUBERNETES_PROGRAMS, Output, WrongClock, needs};
 use serde_json::{Value, json};
 
 use super::administered::{Administered, ip_of, json_of};
@@ -17,6 +17,10 @@ fn collect(cluster: &Administered, gone_for: &str) -> Output {
 }
 
 fn run(cluster: &Administered, words: &[&str]) -> Output {
+    call(cluster, words).run()
+}
+
+fn call(cluster: &Administered, words: &[&str]) -> Call {
     let kubeconfig = cluster.sandbox.root().join("collector.kubeconfig");
     if !kubeconfig.exists() {
         let api = &cluster.api;
@@ -24,7 +28,7 @@ fn run(cluster: &Administered, words: &[&str]) -> Output {
         let made = api.kubeconfig_of_account("kube-system", "ipam-delegated-collector");
         std::fs::copy(made, &kubeconfig).unwrap();
     }
-    cluster.administer_as(&kubeconfig, &[&["collect-nodes"], words].concat())
+    cluster.ipamctl_as(&kubeconfig, &[&["collect-nodes"], words].concat())
 }
 
 /// The outcomes of nodes whose Node is missing.
@@ -115,4 +119,31 @@ fn nothing_is_concluded_from_a_name_that_no_node_ever_had() {
         (output.status.code(), output.stdout.as_str()),
         (Some(2), "")
     );
+}
+
+#[test]
+fn the_time_that_passes_is_the_api_servers_whatever_clock_a_machine_has() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL, CC);
+    let cluster = Administered::with_pools(&json!({"lan": {"subnet": "10.55.0.0/24"}}));
+    let wrong_clock = WrongClock::new(cluster.sandbox.root());
+    let at = |days: i64, gone_for: &str| {
+        let call = call(&cluster, &["--gone-for", gone_for, "--json"]);
+        outcomes(&wrong_clock.set(call, days * 24 * 60 * 60).run())
+    };
+    cluster.api.apply(&node("n1"));
+    let n1 = cluster.config("n1", &DELEGATES, "lan");
+    cluster.call("ADD", "c1", &n1).result();
+    assert_eq!(outcomes(&collect(&cluster, "0s")), []);
+    // The note is written on one machine and read on others.
+    cluster.api.kubectl(&["delete", "node", "n1"]);
+    assert_eq!(at(-365, "1h"), is("n1", "noted"));
+    for days in [-730, -365, 0, 365] {
+        assert_eq!(at(days, "1h"), is("n1", "waiting"), "{days}");
+    }
+    cluster.api.apply(&node("n1"));
+    assert_eq!(at(0, "1h"), []);
+    cluster.api.kubectl(&["delete", "node", "n1"]);
+    assert_eq!(at(365, "1h"), is("n1", "noted"));
+    assert_eq!(cluster.addresses().len(), 1);
+    assert_eq!(at(0, "0s"), is("n1", "released"));
 }

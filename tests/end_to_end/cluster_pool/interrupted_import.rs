@@ -10,7 +10,7 @@ use super::lost_answers::{heal, last};
 use crate::cluster::pool_cluster::PoolCluster;
 
 /// Imports these pools with this configuration's kubeconfig.
-fn import(cluster: &dyn PoolCluster, config: &Value, pools: &Value) -> Output {
+pub(super) fn import(cluster: &dyn PoolCluster, config: &Value, pools: &Value) -> Output {
     let file = cluster.sandbox().root().join("pools.json");
     fs::write(&file, pools.to_string()).unwrap();
     cluster.ipamctl(config, &["import", "--replace", file.to_str().unwrap()])
@@ -29,9 +29,7 @@ fn an_import_that_is_interrupted_anywhere_is_made_up_for_by_the_next() {
     let cluster: &dyn PoolCluster = &api_cluster;
     let config = cluster.config("n1", &cluster.addresses(), &json!([{"name": "red"}]));
     let direct = cluster.as_administrator(&config);
-    let mut proxied = direct.clone();
-    let kubeconfig = proxy.kubeconfig_like(&api_cluster.api, &api_cluster.api.kubeconfig());
-    proxied["ipam"]["kubernetes"]["kubeconfig"] = json!(kubeconfig);
+    let proxied = api_cluster.behind(&proxy, &direct);
     let pools = |vlan: usize| {
         let subnet = |second: u8| format!("10.{second}.0.0/24");
         json!({"red": {"subnet": subnet(1), "vlan": vlan}, "blue": {"subnet": subnet(2), "vlan": vlan}})

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use harness::{KUBECTL, KUBERNETES_PROGRAMS, Output, needs};
+use harness::{KUBECTL, KUBERNETES_PROGRAMS, Output, Sandbox, needs};
 use serde_json::{Value, json};
 
 use super::administered::{Administered, ip_of, json_of};
@@ -169,4 +169,30 @@ fn nodes_say_what_lives_there_after_a_restore() {
     assert!(said.contains("had lost 1 of them"), "{said}");
     assert!(cluster.addresses().contains(&format!("lan.{lost}")));
     cluster.call("ADD", "c2", &n1).result();
+}
+
+#[test]
+fn requests_go_through_the_proxy_of_the_environment_as_those_of_kubectl() {
+    let sandbox = Sandbox::default();
+    let kubeconfig = sandbox.root().join("kubeconfig");
+    let config = json!({
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k"}}],
+        "clusters": [{"name": "k", "cluster": {"server": "http://api.invalid"}}],
+    });
+    fs::write(&kubeconfig, config.to_string()).unwrap();
+    let blocks = ["blocks", "--kubeconfig", kubeconfig.to_str().unwrap()];
+    let through = |exceptions: &str| {
+        let call = sandbox.ipamctl(&blocks);
+        let call = call.env("http_proxy", "http://127.0.0.1:1");
+        call.env("NO_PROXY", exceptions).run().stderr
+    };
+    let proxy = "proxy http://127.0.0.1:1/ (HTTP_PROXY)";
+    let said = through(".other");
+    assert!(said.contains(proxy), "{said}");
+    let said = through(".invalid");
+    assert!(
+        said.contains("api.invalid") && !said.contains(proxy),
+        "{said}"
+    );
 }

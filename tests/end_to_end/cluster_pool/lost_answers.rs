@@ -13,20 +13,20 @@ use crate::cluster::pool_cluster::PoolCluster;
 const ALLOCATOR: &str = "ipam-da-kubernetes";
 
 /// A node behind the proxy.
-struct Node<'a> {
-    cluster: &'a dyn PoolCluster,
-    proxy: &'a ApiProxy,
+pub(super) struct Node<'a> {
+    pub(super) cluster: &'a dyn PoolCluster,
+    pub(super) proxy: &'a ApiProxy,
     config: Value,
 }
 
 impl Node<'_> {
-    fn run(&self, command: &str, container: &str) -> harness::Output {
+    pub(super) fn run(&self, command: &str, container: &str) -> harness::Output {
         self.cluster
             .alone(ALLOCATOR, command, container, &self.config)
     }
 
     /// The same node with this `timeout`.
-    fn within(&self, timeout: &str) -> Self {
+    pub(super) fn within(&self, timeout: &str) -> Self {
         Self {
             config: self.cluster.within(timeout, &self.config),
             ..*self
@@ -34,7 +34,7 @@ impl Node<'_> {
     }
 
     /// Number of requests of a call, if all of them are forwarded.
-    fn requests(&self, command: &str, container: &str) -> usize {
+    pub(super) fn requests(&self, command: &str, container: &str) -> usize {
         heal(self.proxy);
         let output = self.run(command, container);
         assert!(output.status.success(), "{output:?}");
@@ -49,7 +49,10 @@ pub(super) fn heal(proxy: &ApiProxy) -> usize {
 }
 
 /// Sets the fate of the request with this number, from 0.
-fn only(number: usize, fate: Fate) -> impl FnMut(&ProxiedRequest) -> Fate + Send + 'static {
+pub(super) fn only(
+    number: usize,
+    fate: Fate,
+) -> impl FnMut(&ProxiedRequest) -> Fate + Send + 'static {
     let mut seen = 0;
     move |_: &ProxiedRequest| {
         seen += 1;
@@ -76,7 +79,7 @@ pub(super) fn last(
     }
 }
 
-fn with_node(what: impl FnOnce(&ApiCluster, &Node<'_>)) {
+pub(super) fn with_node(what: impl FnOnce(&ApiCluster, &Node<'_>)) {
     let cluster = ApiCluster::default();
     let proxy = ApiProxy::start(&cluster.api);
     let shared: &dyn PoolCluster = &cluster;

@@ -17,9 +17,8 @@ fn an_address_that_is_annotated_while_it_is_released_is_released() {
     let shared: &dyn PoolCluster = &cluster;
     shared.define("red", &json!({"subnet": "10.1.0.0/24"}));
     let proxy = ApiProxy::start(&cluster.api);
-    let mut config = shared.config("n1", &[ALLOCATOR], &json!([{"name": "red"}]));
-    let kubeconfig = proxy.kubeconfig_like(&cluster.api, &cluster.api.kubeconfig_of_node("n1"));
-    config["ipam"]["kubernetes"]["kubeconfig"] = json!(kubeconfig);
+    let config = shared.config("n1", &[ALLOCATOR], &json!([{"name": "red"}]));
+    let config = cluster.behind(&proxy, &config);
     for command in ["DEL", "GC"] {
         for container in ["a", "b"] {
             let added = shared.alone(ALLOCATOR, "ADD", container, &config);

@@ -1,5 +1,6 @@
 //! Objects as plugins write them, and checks of `kubectl`'s outcomes.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::process::Output;
 
 use harness::KubernetesApi;
@@ -16,12 +17,26 @@ pub(super) fn object(kind: &str, name: &str, spec: &Value) -> Value {
             labels[format!("ipam-delegated.io/{key}")] = value.clone();
         }
     }
+    if let ("Address", Some(Ok(ip))) = (kind, spec["ip"].as_str().map(str::parse)) {
+        labels["ipam-delegated.io/prefix"] = prefix(ip).into();
+    }
     json!({
         "apiVersion": "ipam-delegated.io/v1",
         "kind": kind,
         "metadata": {"name": name, "labels": labels},
         "spec": spec,
     })
+}
+
+/// The /24 or /64 of an address, as a label has it.
+fn prefix(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => format!("{}-24", Ipv4Addr::from(ip.to_bits() & !0xff)),
+        IpAddr::V6(ip) => {
+            let [a, b, c, d, ..] = ip.segments();
+            format!("{a:x}-{b:x}-{c:x}-{d:x}-0-0-0-0-64")
+        }
+    }
 }
 
 /// A definition of a pool.

@@ -81,3 +81,99 @@ fn a_pool_gives_nothing_that_is_in_a_block_of_a_pool_that_was_deleted() {
     }
     assert!(cluster.held().is_empty() && cluster.blocks("blocks").is_empty());
 }
+
+/// Deletes a pool, if it is defined.
+fn undefine(cluster: &ApiCluster, pool: &str) {
+    let is_defined = cluster.defined().iter().any(|(name, _)| name == pool);
+    if is_defined {
+        cluster.undefine(pool);
+    }
+}
+
+/// A change of a pool whose address is held. The policy lets it pass, since the status says 0.
+enum Change {
+    Deleted,
+    Shrunk,
+    DefinedAgain,
+}
+
+#[test]
+fn a_pool_gives_nothing_that_is_held_of_a_pool_that_was_deleted_or_changed() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let cluster = ApiCluster::default();
+    let shared: &dyn PoolCluster = &cluster;
+    let v4 = json!({"subnet": "10.1.0.0/16", "rangeStart": "10.1.7.9", "rangeEnd": "10.1.7.99"});
+    let v6 = json!({"subnet": "fd00:0:0:5::/64", "rangeStart": "fd00:0:0:5::7:1"});
+    let rest_of_v4 = json!({"subnet": "10.1.0.0/22"});
+    let rest_of_v6 = json!({"subnet": "fd00:0:0:5::/120"});
+    let new_v4 = json!({"subnet": "10.1.7.0/24"});
+    let large = json!({"subnet": "10.0.0.0/8", "rangeStart": "10.1.4.0"});
+    let new_v6 = json!({"subnet": "fd00:0:0:5::/64", "rangeStart": "fd00:0:0:5::7:0"});
+    for (change, old, rest, new, block) in [
+        (Change::Deleted, &v4, &rest_of_v4, &new_v4, 28),
+        (Change::Shrunk, &v4, &rest_of_v4, &new_v4, 28),
+        (Change::Shrunk, &v4, &rest_of_v4, &large, 28),
+        (Change::DefinedAgain, &v6, &rest_of_v6, &new_v6, 124),
+    ] {
+        let of = |node: &str, pool: &str, delegates: &[&str]| {
+            shared.config(node, delegates, &json!([{"name": pool}]))
+        };
+        let [addresses, blocks] = [shared.addresses(), shared.in_blocks()];
+        shared.define("old", old);
+        let before = of("n1", "old", &addresses);
+        shared.add("a", &before).result();
+        let held = cluster.held();
+        match change {
+            Change::Deleted => shared.undefine("old"),
+            Change::Shrunk => shared.define("old", rest),
+            Change::DefinedAgain => {
+                shared.undefine("old");
+                shared.define("old", rest);
+            }
+        }
+        let mut in_blocks = new.clone();
+        in_blocks["block"] = json!(block);
+        for (definition, delegates) in [(&in_blocks, &blocks), (new, &addresses)] {
+            undefine(&cluster, "new");
+            shared.define("new", definition);
+            let after = of("n2", "new", delegates);
+            let reason = "pool new overlaps with addresses.ipam-delegated.io/old.";
+            let refused = shared.add("b", &after);
+            refused.refused(7, reason);
+            refused.refused(7, "which n1 holds: an address would be given twice");
+            let status = shared.call("STATUS", "", &after).run();
+            status.refused(50, reason);
+        }
+        assert_eq!(cluster.held(), held);
+        let after = of("n2", "new", &addresses);
+        shared.del("a", &before).nothing();
+        shared.add("b", &after).result();
+        shared.del("b", &after).nothing();
+        for pool in ["old", "new"] {
+            undefine(&cluster, pool);
+        }
+    }
+}
+
+#[test]
+fn an_address_of_an_earlier_version_without_the_label_is_compared_as_well() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let cluster = ApiCluster::default();
+    let shared: &dyn PoolCluster = &cluster;
+    let of =
+        |node: &str, pool: &str| shared.config(node, &shared.addresses(), &json!([{"name": pool}]));
+    shared.define("old", &json!({"subnet": "10.1.0.0/24"}));
+    shared.add("a", &of("n1", "old")).result();
+    let policy = "validatingadmissionpolicybinding/labels.ipam-delegated.io";
+    cluster.api.kubectl(&["delete", policy]);
+    let label = ["label", "ipaddr", "--all", "ipam-delegated.io/prefix-"];
+    cluster.api.wait_for("the policy to end", || {
+        cluster.api.try_kubectl(&label).status.success()
+    });
+    let labels = &cluster.api.get("ipaddr", &[])[0]["metadata"]["labels"];
+    assert!(labels.get("ipam-delegated.io/prefix").is_none(), "{labels}");
+    shared.undefine("old");
+    shared.define("new", &json!({"subnet": "10.1.0.0/24"}));
+    let refused = shared.add("b", &of("n2", "new"));
+    refused.refused(7, "pool new overlaps with addresses.ipam-delegated.io/old.");
+}

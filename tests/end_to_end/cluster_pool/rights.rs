@@ -29,6 +29,12 @@ impl User<'_> {
         self.kubectl(&["delete", &path(object)])
     }
 
+    fn patch_status(&self, pool: &str, status: &Value) -> Output {
+        let patch = json!({"status": status}).to_string();
+        let words = ["patch", "ipool", pool, "--subresource=status"];
+        self.kubectl(&[&words[..], &["--type=merge", "-p", &patch]].concat())
+    }
+
     fn replace(&self, object: &Value) -> Output {
         self.api.try_replace(&self.kubeconfig, object)
     }
@@ -69,6 +75,7 @@ fn a_node_changes_its_own_objects_and_nothing_else() {
     objects_of_other_nodes_are_refused(&node);
     what_is_an_administrators_is_refused(&node);
     rbac_grants_nothing_else(&node);
+    of_a_status_only_the_note_of_a_restore_is_changed(&node);
     marks_are_removed_in_order(&node);
     a_token_without_a_node_changes_nothing(&api);
     administrators_change_objects_of_all_nodes(&api);
@@ -134,6 +141,10 @@ fn objects_of_other_nodes_are_refused(node: &User<'_>) {
     lies["metadata"]["labels"] = json!({});
     refused(&node.create(&lies), labels);
     let mut lies = address("10.0.0.4", "worker-1");
+    lies["metadata"]["labels"]["ipam-delegated.io/prefix"] = json!("10.0.1.0-24");
+    let prefix = "the label ipam-delegated.io/prefix must be 10.0.0.0-24";
+    refused(&node.create(&lies), prefix);
+    let mut lies = address("10.0.0.4", "worker-1");
     lies["metadata"]["labels"]["ipam-delegated.io/pod"] = json!("another");
     refused(
         &node.create(&lies),
@@ -164,15 +175,6 @@ fn what_is_an_administrators_is_refused(node: &User<'_>) {
         node.kubectl(&["delete", "--raw", all]),
         node.delete(&registration("worker-1", "2")),
         merge("pools", "lan", r#"{"spec":{"routes":[]}}"#),
-        node.kubectl(&[
-            "patch",
-            "ipool",
-            "lan",
-            "--subresource=status",
-            "--type=merge",
-            "-p",
-            r#"{"status":{"reserved":0}}"#,
-        ]),
         node.create(&pool("mine", &json!({"subnet": "10.3.0.0/24"}))),
         node.kubectl(&["delete", "ipool", "lan"]),
         node.kubectl(&["get", "secrets", "-A"]),
@@ -208,6 +210,7 @@ fn rbac_grants_nothing_else(node: &User<'_>) {
     let all = |resource: &str, verbs: &str| format!("{resource}.ipam-delegated.io [] [] [{verbs}]");
     let mut expected = vec![
         all("pools", "get list"),
+        "pools.ipam-delegated.io/status [] [] [patch]".to_owned(),
         all("addresses", "get list create delete"),
         all("blocks", "get list create delete"),
         all("restores", "get list create update delete"),
@@ -224,6 +227,37 @@ fn rbac_grants_nothing_else(node: &User<'_>) {
     }
     expected.sort();
     assert_eq!(rights, expected);
+}
+
+fn of_a_status_only_the_note_of_a_restore_is_changed(node: &User<'_>) {
+    // kubectl reads a status before it patches it. Nodes don't.
+    let status = "--resource=pools.ipam-delegated.io/status";
+    let role = ["create", "clusterrole", "statuses", "--verb=get", status];
+    node.api.kubectl(&role);
+    let account = format!("--serviceaccount=kube-system:{NODES}");
+    let binding = ["create", "clusterrolebinding", "statuses"];
+    let binding = [&binding[..], &["--clusterrole=statuses", &account]].concat();
+    node.api.kubectl(&binding);
+    node.api.wait_for("the rights", || {
+        let noted = node.patch_status("lan", &json!({"restore": "1"}));
+        noted.status.success()
+    });
+    allowed(&node.patch_status("lan", &json!({"restore": "2"})));
+    let only = "a node may only write restore in the status of a pool";
+    for status in [
+        json!({"restore": null}),
+        json!({"restore": ""}),
+        json!(null),
+        json!({"reserved": 0}),
+        json!({"size": 1, "restore": "3"}),
+        json!({"byNode": {"worker-2": 0}}),
+        json!({"observedAt": "now"}),
+    ] {
+        refused(&node.patch_status("lan", &status), only);
+    }
+    // A patch of the status changes nothing else.
+    let words = ["get", "ipool", "lan", "-o", "jsonpath={.spec.subnet}"];
+    assert_eq!(node.api.kubectl(&words), "10.0.0.0/24");
 }
 
 fn marks_are_removed_in_order(node: &User<'_>) {

@@ -208,8 +208,7 @@ fn pools_are_refused(api: &KubernetesApi) {
 }
 
 fn names_are_those_of_the_spec(api: &KubernetesApi) {
-    let ipv6 =
-        |name: &str, ip: &str| with(named(address("10.0.0.9", "n1"), name), "ip", &json!(ip));
+    let ipv6 = |name: &str, ip: &str| named(address(ip, "n1"), name);
     for (name, ip) in [
         ("lan.fd00-0-0-0-0-0-0-5", "fd00::5"),
         ("lan.0-0-0-0-0-0-0-1", "::1"),

@@ -15,9 +15,8 @@ fn a_node_has_reconciled_while_the_mark_of_the_cluster_cant_be_deleted_and_an_ad
     let proxy = ApiProxy::start(&cluster.api);
     let shared: &dyn PoolCluster = &cluster;
     shared.define("lan", &json!({"subnet": "10.55.0.0/29"}));
-    let mut config = shared.config("n1", &shared.addresses(), &json!([{"name": "lan"}]));
-    let kubeconfig = proxy.kubeconfig_like(&cluster.api, &cluster.api.kubeconfig_of_node("n1"));
-    config["ipam"]["kubernetes"]["kubeconfig"] = json!(kubeconfig);
+    let config = shared.config("n1", &shared.addresses(), &json!([{"name": "lan"}]));
+    let config = cluster.behind(&proxy, &config);
     shared.add("before", &config).result();
     let begin = ["reconcile", "--begin", "n1"];
     let begun = shared.ipamctl(&shared.as_administrator(&config), &begin);

@@ -3,6 +3,7 @@
 
 mod executable;
 mod executable_meanwhile;
+mod interrupted;
 mod objects;
 
 use harness::{KUBECTL, KUBERNETES_PROGRAMS, needs};

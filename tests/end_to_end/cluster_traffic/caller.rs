@@ -1,4 +1,4 @@
-//! A caller of a node: it adds and deletes containers on end, and writes down what it sees.
+//! A caller on a node: adds and deletes containers again and again, and writes the history.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use rustix::process::nice;
 use super::node::{ClusterNode, POOLS};
 use super::traffic::{PATIENCE, Traffic};
 
-/// The longest time for which a container is kept, in milliseconds, while others come and go.
+/// Longest time for which a container is kept while others come and go, in milliseconds.
 const LONGEST_KEPT: u64 = 12_000;
 
 /// A caller.
@@ -20,7 +20,7 @@ pub(super) struct Caller<'a> {
     number: usize,
     pools: &'static [&'static str],
     random: Rng,
-    /// A container that is kept, and the moment at which it is to be deleted.
+    /// A container that is kept, and the time of its deletion.
     kept: Option<(String, Instant)>,
 }
 
@@ -36,10 +36,10 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Adds and deletes containers until it is over, and then adds one that stays.
+    /// Adds and deletes containers until the traffic ends, and then adds one that stays.
     pub(super) fn call_until_over(mut self) {
-        // The engine needs the processor sooner than its clients, or its members elect leaders
-        // because they come too late.
+        // The engine has priority over its clients. Otherwise its members answer each other too
+        // late, and elect new leaders.
         let _ = nice(10);
         for number in 0.. {
             let over = self.traffic.over();
@@ -58,7 +58,7 @@ impl<'a> Caller<'a> {
                 return;
             }
             match self.random.u8(..100) {
-                // The node has lost it, and nobody calls DEL.
+                // The runtime has forgotten it and calls no DEL.
                 0 if added => {
                     let now = self.traffic.clock.elapsed();
                     let lost = Command::Del(Outcome::Open);
@@ -78,7 +78,7 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Deletes what is kept, when its time is up or all is over.
+    /// Deletes the container that is kept, when its time is up or the traffic has ended.
     fn delete_kept(&mut self, is_over: bool) {
         let may_delete = !self.traffic.all_is_kept();
         let is_due =
@@ -88,7 +88,7 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// DEL, until it succeeds or nobody tries any more.
+    /// Calls DEL until it succeeds. Gives up after some failures, as a runtime may.
     fn delete(&mut self, container: &str) {
         while !self.traffic.has_failed() {
             if self.call("DEL", container, None) || self.random.u8(..8) == 0 {
@@ -98,8 +98,8 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Calls, and writes down the outcome. True if it succeeded. The process may be killed after a
-    /// time.
+    /// Makes a call and writes its outcome to the history. True if it succeeded. The process may be
+    /// killed after a time.
     fn call(&self, command: &str, container: &str, killed_after: Option<Duration>) -> bool {
         let _calling = self.node.calling();
         let started = self.traffic.clock.elapsed();
@@ -125,7 +125,7 @@ impl<'a> Caller<'a> {
         output.is_some()
     }
 
-    /// The addresses that an ADD has given, one of each pool.
+    /// The addresses that an ADD has given, one from each pool.
     fn addresses(&self, output: &Output) -> Vec<Address> {
         let addresses = self.pools.iter().zip(output.ips());
         let addresses = addresses.map(|(pool, ip)| Address {

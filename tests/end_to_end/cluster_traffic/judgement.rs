@@ -1,4 +1,4 @@
-//! The judgement on the calls of all callers.
+//! Judges the calls of all callers.
 
 use harness::{History, Observation};
 
@@ -6,8 +6,8 @@ use super::node::{NETWORK, POOLS};
 use super::traffic::Traffic;
 
 impl Traffic {
-    /// Collects on each node what its runtime has lost, and shows by the history, and by what
-    /// is observed, also before and after that, that all is well. Returns what was observed last.
+    /// Runs GC on each node, and verifies the history and the observations, including those before
+    /// and after GC. Returns the last observation.
     pub(crate) fn judge(&self, observe: impl Fn() -> Observation) -> Observation {
         let before = observe();
         let living = self.living();
@@ -36,7 +36,7 @@ impl Traffic {
         after
     }
 
-    /// Deletes all that lives, and shows that nothing is left.
+    /// Deletes all living attachments, and verifies that nothing is left.
     pub(crate) fn delete_all(&self, observe: impl Fn() -> Observation) {
         let living = self.living();
         for node in &self.nodes {
@@ -49,7 +49,7 @@ impl Traffic {
         assert_eq!((left.addresses, in_index), (vec![], vec![]));
     }
 
-    /// What must not have happened, by the history until now and these observations.
+    /// Violations of the rules, by the history until now and these observations.
     pub(crate) fn violations(&self, observations: Vec<Observation>) -> Vec<String> {
         let violations = self.history(observations).violations();
         violations.iter().map(ToString::to_string).collect()
@@ -59,7 +59,7 @@ impl Traffic {
         History::new(self.calls.lock().unwrap().clone(), observations).unwrap()
     }
 
-    /// The attachments that live.
+    /// The living attachments.
     pub(super) fn living(&self) -> Vec<String> {
         let history = self.history(Vec::new());
         history.living().into_iter().map(str::to_owned).collect()

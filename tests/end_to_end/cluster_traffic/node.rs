@@ -1,4 +1,4 @@
-//! A node of a cluster, whatever engine keeps the pools: a name, and folders of its own.
+//! A node of a cluster with any engine: a name and separate folders.
 
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -15,16 +15,16 @@ pub(crate) const POOLS: [&str; 2] = ["blue", "green"];
 pub(crate) struct ClusterNode {
     pub(crate) name: String,
     pub(crate) sandbox: Sandbox,
-    /// The keys of `ipam`, besides the delegates and the pools.
+    /// The keys of `ipam` except for the delegates and the pools.
     ipam: Value,
     delegates: &'static [&'static str],
-    /// Held for reading by each caller.
+    /// Each caller holds it for reading.
     calls: RwLock<()>,
 }
 
 impl ClusterNode {
-    /// So many nodes, with these delegates after `ipam-ds-static`. `object` is the engine's object
-    /// in `ipam` for the node with a name, without folders and bound of time.
+    /// This number of nodes, with these delegates after `ipam-ds-static`. `object` returns the
+    /// engine's object in `ipam` for a node's name, without folders and timeout.
     pub(crate) fn several(
         count: usize,
         engine: &str,
@@ -34,7 +34,7 @@ impl ClusterNode {
         let node = |number| {
             let name = format!("node-{number}");
             let mut object = object(&name);
-            // A caller soon tries again; a call must not outlast the fault that it has met.
+            // Callers try again soon. A call must not last longer than the fault that it meets.
             object["timeout"] = json!("2s");
             let sandbox = Sandbox::default().with_network_plugins(Flavour::Normal);
             object["cacheDir"] = json!(sandbox.root().join("engine-cache"));
@@ -66,12 +66,12 @@ impl ClusterNode {
         call.container(container)
     }
 
-    /// Held by a caller from before its call until its outcome is written down.
+    /// A caller holds this from before its call until the outcome is in the history.
     pub(crate) fn calling(&self) -> RwLockReadGuard<'_, ()> {
         self.calls.read().unwrap()
     }
 
-    /// Waits until nobody calls on the node, and lets nobody until this is dropped.
+    /// Waits until no call runs on the node, and prevents calls until this is dropped.
     pub(crate) fn between_calls(&self) -> RwLockWriteGuard<'_, ()> {
         self.calls.write().unwrap()
     }

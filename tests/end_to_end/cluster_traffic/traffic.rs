@@ -1,4 +1,4 @@
-//! The calls of all callers, while faults happen.
+//! Runs all callers while faults happen.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -10,34 +10,34 @@ use harness::{Command, Observation, Operation, Outcome, Output};
 use super::caller::Caller;
 use super::node::ClusterNode;
 
-/// The longest that callers are waited for, on a machine with other work.
+/// Longest wait for callers, on a machine with other work.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The least time that a fault lasts: longer than a call.
+/// Shortest duration of a fault: longer than a call.
 pub(crate) const FAULT: Duration = Duration::from_secs(3);
 
-/// Something that happens to a cluster, with its name. It lasts while it calls the function, in
-/// which callers must get on, and is over when it returns.
+/// A fault with its name. It calls the given function during the fault; callers must then succeed.
+/// The fault has ended when it returns.
 pub(crate) type Fault<C> = (&'static str, fn(&mut C, &dyn Fn()));
 
 /// The calls of all callers.
 pub(crate) struct Traffic {
     pub(crate) nodes: Vec<ClusterNode>,
-    /// Callers on each node.
+    /// Number of callers on each node.
     pub(super) callers: usize,
     pub(crate) clock: Instant,
     pub(super) calls: Mutex<Vec<Operation>>,
     errors: Mutex<Vec<String>>,
-    /// What was observed while they called.
+    /// Observations during the calls.
     pub(super) observations: Mutex<Vec<Observation>>,
-    /// Callers delete nothing that they keep.
+    /// True while callers don't delete the containers that they keep.
     all_is_kept: AtomicBool,
-    /// The moment at which it is over.
+    /// The time when the traffic ended.
     over: OnceLock<Instant>,
     failed: AtomicBool,
 }
 
-/// Ends the traffic when it is dropped, also by a panic: the callers would go on for ever.
+/// Ends the traffic when it is dropped, also after a panic. Otherwise the callers would never stop.
 struct AtEnd<'a>(&'a Traffic);
 
 impl Drop for AtEnd<'_> {
@@ -62,7 +62,7 @@ impl Traffic {
         }
     }
 
-    /// All callers call while `meanwhile` runs.
+    /// Runs all callers until `meanwhile` returns.
     pub(crate) fn run(&self, meanwhile: impl FnOnce()) {
         thread::scope(|scope| {
             let _at_end = AtEnd(self);
@@ -76,7 +76,7 @@ impl Traffic {
         });
     }
 
-    /// Lets these faults happen, one after the other. After each, callers of all nodes must get on.
+    /// Causes these faults one after the other. After each, callers of all nodes must succeed.
     pub(crate) fn meets<C>(
         &self,
         cluster: &mut C,
@@ -97,23 +97,23 @@ impl Traffic {
         }
     }
 
-    /// GC of a node, as its runtime calls it: the valid attachments are those that live, and nobody
-    /// else calls meanwhile. True if it succeeded.
+    /// GC of a node as a runtime calls it: living attachments are valid, and no other call runs at
+    /// the same time. True if it succeeded.
     pub(crate) fn collect(&self, node: &ClusterNode) -> bool {
         let _nobody = node.between_calls();
         let output = node.collect(&node.containers_of(&self.living()));
         self.succeeded("GC", &output)
     }
 
-    /// Waits until an ADD has succeeded on each node that was called since then.
+    /// Waits until, on each node, an ADD that began after this time has succeeded.
     pub(crate) fn wait_for_adds(&self, from: Duration) {
         for node in &self.nodes {
             self.wait_for_add(from, &node.name);
         }
     }
 
-    /// Waits until an ADD has succeeded, on a node whose name starts with this, that was called
-    /// since then.
+    /// Waits until an ADD that began after this time has succeeded, on a node whose name starts with
+    /// this text.
     fn wait_for_add(&self, from: Duration, on: &str) {
         let started = Instant::now();
         while !self
@@ -130,7 +130,7 @@ impl Traffic {
         }
     }
 
-    /// The attachments whose ADD was called since then, and has succeeded.
+    /// The attachments of successful ADDs that began after this time.
     pub(crate) fn added_since(&self, from: Duration) -> Vec<String> {
         let calls = self.calls.lock().unwrap();
         let added = calls.iter().filter(|call| {
@@ -139,7 +139,7 @@ impl Traffic {
         added.map(|call| call.attachment.clone()).collect()
     }
 
-    /// Whether callers keep what they have kept until now, or delete it in time.
+    /// Sets whether callers keep their containers, or delete them after a time.
     pub(crate) fn keep_all(&self, all_is_kept: bool) {
         self.all_is_kept.store(all_is_kept, Ordering::Relaxed);
     }
@@ -148,17 +148,17 @@ impl Traffic {
         self.all_is_kept.load(Ordering::Relaxed)
     }
 
-    /// The moment at which it is over, if it is.
+    /// The time when the traffic ended, if it has ended.
     pub(super) fn over(&self) -> Option<Instant> {
         self.over.get().copied()
     }
 
-    /// True if the test has failed: nobody needs the rest.
+    /// True if the test has failed, so that callers can stop.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Writes down a call that has ended just now.
+    /// Adds a call that has just ended to the history.
     pub(super) fn push(
         &self,
         node: &ClusterNode,
@@ -185,7 +185,7 @@ impl Traffic {
         succeeded
     }
 
-    /// The last errors that callers were given.
+    /// The latest errors of calls.
     pub(crate) fn last_errors(&self) -> Vec<String> {
         let errors = self.errors.lock().unwrap();
         errors.iter().rev().take(5).cloned().collect()

@@ -135,7 +135,7 @@ fn a_process_that_holds_the_caches_lock_holds_up_no_call() {
     let config = sandbox.config("1.1.0", &CHAIN, &json!({"poolsDir": folder}));
     fs::create_dir(sandbox.cache_dir()).unwrap();
     fs::set_permissions(sandbox.cache_dir(), fs::Permissions::from_mode(0o700)).unwrap();
-    let locked = fs::File::open(sandbox.cache_dir()).unwrap();
+    let locked = fs::File::create(sandbox.cache_dir().join("lock")).unwrap();
     flock(&locked, FlockOperation::LockExclusive).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(3100));
     let output = sandbox.pod_call("ADD", &config, "dev", "p").run();

@@ -261,8 +261,11 @@ impl KubernetesApi {
         let file = self.root().join("probe.json");
         let words = ["create", "--dry-run=server", "-f", file.to_str().unwrap()];
         let mut labelled = address.clone();
-        labelled["metadata"]["labels"] =
-            json!({"ipam-delegated.io/pool": "probe", "ipam-delegated.io/node": "probe"});
+        labelled["metadata"]["labels"] = json!({
+            "ipam-delegated.io/pool": "probe",
+            "ipam-delegated.io/prefix": "10.0.0.0-24",
+            "ipam-delegated.io/node": "probe",
+        });
         let another = self.kubeconfig_of_node("another");
         for (object, kubeconfig, policy) in [
             (&address, self.kubeconfig(), "labels.ipam-delegated.io"),

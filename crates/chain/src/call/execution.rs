@@ -10,7 +10,7 @@ use cni::{Command, DelegateName, Environment, Error, JsonOutput, NetworkConfig, 
 use crate::call::delegate_call::DelegateCall;
 use crate::call::event::Observer;
 use crate::call::installed_delegates::InstalledDelegates;
-use crate::call::outcome::{Failure, Outcome};
+use crate::call::outcome::{Failure, Kind, Outcome};
 use crate::call::output::Output;
 use crate::call::process::Run;
 use crate::call::version_negotiation::supported_versions;
@@ -61,10 +61,13 @@ impl Execution<'_> {
         match outcome {
             Outcome::Result(output) => Ok(Some(output)),
             Outcome::Nothing => Ok(None),
-            Outcome::Failed(Failure::Garbled { .. }) if command != Command::Add => Ok(None),
-            Outcome::Failed(failure) => {
-                let Error { code, msg, details } = failure.to_error();
-                Err(Error::new(code, format!("{plugin}: {msg}")).with_details(details))
+            Outcome::Failed(Failure {
+                kind: Kind::Garbled,
+                ..
+            }) if command != Command::Add => Ok(None),
+            Outcome::Failed(Failure { error, .. }) => {
+                let msg = format!("{plugin}: {}", error.msg);
+                Err(Error { msg, ..error })
             }
         }
     }
@@ -86,24 +89,14 @@ impl Execution<'_> {
             overtime: &Overtime::new(true),
             inherited: [self.lock, None],
         };
-        let output = run.to_its_end(&mut |_| {}).map_err(|error| {
-            Failure::NotStarted {
-                executable: tool.into(),
-                error,
-            }
-            .to_error()
-        })?;
-        if output.terminated.is_none() && output.status.is_some_and(|status| status.success()) {
-            return Ok(());
-        }
+        let output = run.to_its_end(&mut |_| {});
+        let output = output.map_err(|error| Failure::not_started(tool.as_ref(), &error).error)?;
         let said = output.stderr.trim().to_owned();
-        let quiet = Output {
-            stdout: Vec::new(),
-            ..output
-        };
-        match Outcome::from(quiet) {
-            Outcome::Failed(failure) if said.is_empty() => Err(failure.to_error()),
-            Outcome::Failed(failure) => Err(Error::new(failure.to_error().code, said)),
+        // A tool's stdout is no CNI error.
+        let stdout = Vec::new();
+        match Outcome::from(Output { stdout, ..output }) {
+            Outcome::Failed(Failure { error, .. }) if said.is_empty() => Err(error),
+            Outcome::Failed(Failure { error, .. }) => Err(Error::new(error.code, said)),
             _ => Ok(()),
         }
     }
@@ -135,8 +128,8 @@ pub fn forward(
     first_error(failed)
 }
 
-/// The versions of the specification that an installed plugin says it supports. One that
-/// takes longer than five seconds is terminated with all that it has started.
+/// The versions of the specification that an installed plugin supports, by its answer to VERSION.
+/// A plugin that takes longer than five seconds is terminated with all that it has started.
 ///
 /// # Errors
 ///
@@ -155,7 +148,7 @@ pub fn versions(
     match installed.run_once(&DelegateCall::new(plugin, Command::Version, &config, None)) {
         Outcome::Result(output) => supported_versions(&output),
         Outcome::Nothing => Err("it prints nothing on VERSION".to_owned()),
-        Outcome::Failed(failure) => Err(failure.to_error().msg),
+        Outcome::Failed(failure) => Err(failure.error.msg),
     }
 }
 

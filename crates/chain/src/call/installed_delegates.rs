@@ -29,18 +29,18 @@ const MOST_FOR_UNDOING: Duration = Duration::from_secs(10);
 
 /// The delegates of a chain, as they are installed on the node.
 pub(crate) struct InstalledDelegates<'a, 'b> {
-    chain: &'a Chain<'b>,
+    pub(crate) chain: &'a Chain<'b>,
     /// The environment of the delegates, without `CNI_COMMAND`.
     environment: Environment,
     cancellation: Option<&'b dyn Cancellation>,
     /// The longest that a delegate may take.
     timeout: Option<Duration>,
-    /// The attachment's record, whose lock they inherit.
+    /// The attachment's record.
     record: Option<&'a RecordFile>,
-    /// Another lock that they inherit.
-    other_lock: Option<BorrowedFd<'a>>,
+    /// The lock that they inherit.
+    lock: Option<BorrowedFd<'a>>,
     lifeline: Option<Lifeline>,
-    /// True if a file was executed whose processes have not been looked for.
+    /// True if a file was executed and its leftover processes have not been looked for.
     has_executed: bool,
     versions: OlderVersions,
 }
@@ -59,7 +59,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             cancellation: None,
             timeout: chain.settings.timeout,
             record: None,
-            other_lock: None,
+            lock: None,
             lifeline: None,
             has_executed: false,
             versions: OlderVersions::default(),
@@ -69,12 +69,12 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
     /// The same delegates, which inherit the lock of this record.
     pub(crate) fn holding(mut self, record: Option<&'a RecordFile>) -> Self {
         self.record = record;
-        self
+        self.holding_lock(record.and_then(RecordFile::lock_fd))
     }
 
     /// The same delegates, which inherit this lock.
     pub(crate) fn holding_lock(mut self, lock: Option<BorrowedFd<'a>>) -> Self {
-        self.other_lock = lock;
+        self.lock = lock;
         self
     }
 
@@ -187,14 +187,11 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         let failure = match output.answer {
             Ok(Some(output)) => return Outcome::Result(output),
             Ok(None) => return Outcome::Nothing,
-            Err(error) => Failure::Error {
-                error,
-                stderr: stderr.into_text(),
-            },
+            Err(error) => Failure::printed(error, &stderr.into_text()),
         };
         Outcome::Failed(match deadline {
             Some((limit, deadline)) if deadline.is_cancelled() && !failure.is_refusal() => {
-                Failure::terminated(Reason::TimedOut(limit), Left::Nothing)
+                Failure::terminated(Reason::TimedOut(limit), Left::Nothing, "")
             }
             _ => failure,
         })
@@ -211,7 +208,6 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             self.lifeline = Lifeline::new().ok();
         }
         self.has_executed = true;
-        let lock = self.record.and_then(RecordFile::lock_fd);
         let run = Run {
             executable,
             arguments: &[],
@@ -220,17 +216,11 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             timeout: self.timeout,
             cancellation: self.cancellation,
             overtime: &self.chain.overtime,
-            inherited: [
-                lock.or(self.other_lock),
-                self.lifeline.as_ref().map(AsFd::as_fd),
-            ],
+            inherited: [self.lock, self.lifeline.as_ref().map(AsFd::as_fd)],
         };
         let output = run.to_its_end(&mut |bytes| self.tell_of_stderr(call.name, bytes));
         match output {
-            Err(error) => Outcome::Failed(Failure::NotStarted {
-                executable: executable.to_owned(),
-                error,
-            }),
+            Err(error) => Outcome::Failed(Failure::not_started(executable, &error)),
             Ok(mut output) => {
                 if let Some(terminated) = &mut output.terminated {
                     let left = std::mem::take(&mut terminated.left);
@@ -249,7 +239,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         } else if self.chain.owns_process {
             self.chain.overtime.spend(descendants::terminate)
         } else {
-            // Without a lifeline, it is not known. A process that is killed takes a moment.
+            // Without a lifeline, it is unknown. A killed process takes a moment to end.
             let lifeline = self.lifeline.take();
             let has_holder = |lifeline: Lifeline| lifeline.has_holder(MOST_FOR_KILLED);
             match lifeline.is_none_or(has_holder) {

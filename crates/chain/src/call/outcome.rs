@@ -1,10 +1,7 @@
 //! Outcome of a delegate: a result, nothing, or a failure.
 
-use std::ffi::OsString;
 use std::io;
-use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
-use std::process::ExitStatus;
+use std::path::Path;
 use std::time::Duration;
 
 use cni::{Error, JsonOutput, code};
@@ -25,65 +22,35 @@ pub enum Outcome {
 
 /// The reason why a delegate has no result.
 #[derive(Debug)]
-pub enum Failure {
+pub struct Failure {
+    pub(crate) kind: Kind,
+    pub(crate) error: Error,
+}
+
+/// Kind of a failure.
+#[derive(Debug)]
+pub(crate) enum Kind {
     /// It printed a CNI error.
-    Error {
-        /// The error.
-        error: Error,
-        /// The end of its stderr.
-        stderr: String,
-    },
-    /// No executable of that name is in `CNI_PATH`.
-    NotFound {
-        /// `CNI_PATH`.
-        path: OsString,
-        /// A file of that name that is there but isn't executable.
-        not_executable: Option<PathBuf>,
-    },
+    Error,
+    /// No executable of its name is in `CNI_PATH`.
+    NotFound,
     /// It could not be started.
-    NotStarted {
-        /// The executable.
-        executable: PathBuf,
-        /// The I/O error.
-        error: io::Error,
-    },
-    /// It was ended by a signal, or exited with a status other than 0 without a
-    /// CNI error.
-    Died {
-        /// Its exit status.
-        status: ExitStatus,
-        /// The start of its stdout.
-        stdout: String,
-        /// The end of its stderr.
-        stderr: String,
-    },
+    NotStarted,
+    /// It was ended by a signal, or exited with a status other than 0 without a CNI error.
+    Died,
     /// It exited with 0 and printed something other than a JSON object.
-    Garbled {
-        /// The reason why it is not a JSON object.
-        reason: String,
-        /// The start of its stdout.
-        stdout: String,
-        /// The end of its stderr.
-        stderr: String,
-    },
+    Garbled,
     /// It exited with 0 and printed nothing, where an answer is required.
     Silent,
-    /// The chain has terminated it, with every process that it had started.
-    Terminated {
-        /// The reason.
-        reason: Reason,
-        /// The end of its stderr.
-        stderr: String,
-        /// Processes that could not be terminated.
-        left: Left,
-    },
+    /// The chain has terminated it. The processes could not be terminated.
+    Terminated(Reason, Left),
     /// It has succeeded, and the chain's result could not be delivered to the caller.
-    NotDelivered(io::Error),
+    NotDelivered,
 }
 
 /// A reason to terminate a delegate.
 #[derive(Debug)]
-pub enum Reason {
+pub(crate) enum Reason {
     /// It took longer than this, its `delegateTimeout`.
     TimedOut(Duration),
     /// The call was cancelled.
@@ -99,183 +66,128 @@ pub enum Reason {
 pub(crate) const MOST_OUTPUT: usize = 16 << 20;
 
 impl Failure {
-    /// [`Self::Garbled`], of a delegate whose output is JSON but not a result.
-    pub(crate) fn no_result(output: &JsonOutput, reason: String) -> Self {
-        Self::Garbled {
-            reason,
-            stdout: output.json().get().to_owned(),
-            stderr: String::new(),
+    pub(crate) fn new(kind: Kind, code: u64, msg: impl Into<String>) -> Self {
+        let error = Error::new(code, msg);
+        Self { kind, error }
+    }
+
+    /// The same failure, with the start of the delegate's stdout in its details.
+    pub(crate) fn with_stdout(self, stdout: &str) -> Self {
+        self.with_output("stdout", stdout)
+    }
+
+    /// The same failure, with the end of the delegate's stderr in its details.
+    pub(crate) fn with_stderr(self, stderr: &str) -> Self {
+        self.with_output("stderr", stderr)
+    }
+
+    fn with_output(self, label: &str, text: &str) -> Self {
+        let text = text.trim();
+        if text.is_empty() {
+            return self;
         }
+        let error = self.error.with_line(&format!("{label}: {text}"));
+        Self { error, ..self }
     }
 
-    /// True if the delegate has never run.
-    pub(crate) fn is_not_run(&self) -> bool {
-        matches!(self, Self::NotFound { .. } | Self::NotStarted { .. })
+    /// A CNI error that the delegate printed. A message that is also in stderr is quoted once.
+    pub(crate) fn printed(error: Error, stderr: &str) -> Self {
+        let lines = stderr.lines();
+        let rest: Vec<&str> = lines.filter(|line| !line.contains(&error.msg)).collect();
+        let kind = Kind::Error;
+        Self { kind, error }.with_stderr(&rest.join("\n"))
     }
 
-    /// True if it has refused an attachment that it serves already.
-    pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Error { error, .. } if error.code == code::ALREADY_ALLOCATED)
+    /// The executable could not be started.
+    pub(crate) fn not_started(executable: &Path, error: &io::Error) -> Self {
+        let msg = format!("could not be run: {}: {error}", executable.display());
+        Self::new(Kind::NotStarted, code::DELEGATE_NOT_STARTED, msg)
     }
 
-    /// True if the call was cancelled.
-    pub(crate) fn is_cancellation(&self) -> bool {
-        matches!(
-            self,
-            Self::Terminated {
-                reason: Reason::Cancelled,
-                ..
+    /// The delegate's output is no result, for this reason.
+    pub(crate) fn garbled(reason: &str) -> Self {
+        let msg = format!("printed no JSON object: {reason}");
+        Self::new(Kind::Garbled, code::DELEGATE_GARBLED, msg)
+    }
+
+    /// [`Self::garbled`], of a delegate whose output is JSON but not a result.
+    pub(crate) fn no_result(output: &JsonOutput, reason: &str) -> Self {
+        Self::garbled(reason).with_stdout(output.json().get())
+    }
+
+    /// It succeeded and printed nothing, where an answer is required.
+    pub fn silent() -> Self {
+        let msg = "succeeded, but printed no result on stdout";
+        Self::new(Kind::Silent, code::DELEGATE_SILENT, msg)
+    }
+
+    /// The chain has terminated the delegate, except these processes.
+    pub(crate) fn terminated(reason: Reason, left: Left, stderr: &str) -> Self {
+        let terminated = match &left {
+            Left::Nothing | Left::Daemons => "was terminated".to_owned(),
+            Left::Running(pids) if pids.is_empty() => {
+                "was terminated, but a process that it has started is still running".to_owned()
             }
-        )
+            Left::Running(pids) => {
+                let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+                let pids = pids.join(", ");
+                format!(
+                    "can't be terminated (it may be in a frozen cgroup, or wait for a disk or a \
+                     server): process {pids}"
+                )
+            }
+        };
+        let (code, msg) = match &reason {
+            Reason::TimedOut(limit) => {
+                let msg = format!("did not end within {limit:?}, and {terminated}");
+                (code::TRY_AGAIN_LATER, msg)
+            }
+            Reason::PrintedTooMuch => {
+                let msg = format!("printed more than {MOST_OUTPUT} bytes, and {terminated}");
+                (code::DELEGATE_GARBLED, msg)
+            }
+            Reason::Lost(error) => {
+                let msg = format!("could not be waited for ({error}), and {terminated}");
+                (code::IO, msg)
+            }
+            Reason::Cancelled => {
+                let msg = format!("{terminated}, since the call was cancelled");
+                (code::INTERRUPTED, msg)
+            }
+        };
+        // A cancelled delegate hasn't failed: its stderr explains nothing.
+        let is_cancelled = matches!(reason, Reason::Cancelled);
+        let stderr = if is_cancelled { "" } else { stderr };
+        Self::new(Kind::Terminated(reason, left), code, msg).with_stderr(stderr)
     }
 
     /// The failure of a delegate of a cancelled call.
     pub(crate) fn cancelled(left: Left) -> Self {
-        Self::terminated(Reason::Cancelled, left)
+        Self::terminated(Reason::Cancelled, left, "")
     }
 
-    /// [`Self::Terminated`], of a delegate that wrote nothing to stderr.
-    pub(crate) fn terminated(reason: Reason, left: Left) -> Self {
-        Self::Terminated {
-            reason,
-            stderr: String::new(),
-            left,
-        }
+    /// True if the delegate has never run.
+    pub(crate) fn is_not_run(&self) -> bool {
+        matches!(self.kind, Kind::NotFound | Kind::NotStarted)
+    }
+
+    /// True if it has refused an attachment that it serves already.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self.kind, Kind::Error) && self.error.code == code::ALREADY_ALLOCATED
+    }
+
+    /// True if the call was cancelled.
+    pub(crate) fn is_cancellation(&self) -> bool {
+        matches!(self.kind, Kind::Terminated(Reason::Cancelled, _))
     }
 
     /// True if some of its processes may still be at work.
     pub(crate) fn has_unterminated(&self) -> bool {
-        matches!(self, Self::Terminated { left, .. } if left.is_at_work())
+        matches!(&self.kind, Kind::Terminated(_, left) if left.is_at_work())
     }
 
     /// The failure as a CNI error: the delegate's own if it gave one.
     pub fn to_error(&self) -> Error {
-        match self {
-            Self::Error { error, stderr } => {
-                // A plugin that also logs its error is quoted once.
-                let rest: Vec<&str> = stderr
-                    .lines()
-                    .filter(|line| !line.contains(&error.msg))
-                    .collect();
-                error.clone().with_line(&stderr_line(&rest.join("\n")))
-            }
-            Self::NotFound {
-                path,
-                not_executable,
-            } => Error::new(
-                code::DELEGATE_NOT_FOUND,
-                format!("no such plugin in CNI_PATH ({})", path.to_string_lossy()),
-            )
-            .with_details(match not_executable {
-                Some(file) => format!("{} exists, but is not executable", file.display()),
-                None => String::new(),
-            }),
-            Self::NotStarted { executable, error } => Error::new(
-                code::DELEGATE_NOT_STARTED,
-                format!("could not be run: {}: {error}", executable.display()),
-            ),
-            Self::Died {
-                status,
-                stdout,
-                stderr,
-            } => match status.signal() {
-                Some(_) => Error::new(
-                    code::DELEGATE_KILLED,
-                    format!("was ended by a signal ({status})"),
-                ),
-                None => Error::new(
-                    code::DELEGATE_FAILED,
-                    format!("failed ({status}) without a CNI error on stdout"),
-                ),
-            }
-            .with_line(&stdout_line(stdout))
-            .with_line(&stderr_line(stderr)),
-            Self::Garbled {
-                reason,
-                stdout,
-                stderr,
-            } => Error::new(
-                code::DELEGATE_GARBLED,
-                format!("printed no JSON object: {reason}"),
-            )
-            .with_line(&stdout_line(stdout))
-            .with_line(&stderr_line(stderr)),
-            Self::Silent => Error::new(
-                code::DELEGATE_SILENT,
-                "succeeded, but printed no result on stdout",
-            ),
-            Self::Terminated {
-                reason,
-                stderr,
-                left,
-            } => {
-                let error = reason.to_error(left);
-                match reason {
-                    // The delegate hasn't failed: its stderr explains nothing.
-                    Reason::Cancelled => error,
-                    _ => error.with_line(&stderr_line(stderr)),
-                }
-            }
-            Self::NotDelivered(error) => Error::new(
-                code::IO,
-                format!("the chain's result could not be delivered: {error}"),
-            ),
-        }
-    }
-}
-
-impl Reason {
-    fn to_error(&self, left: &Left) -> Error {
-        let terminated = terminated(left);
-        match self {
-            Self::TimedOut(limit) => Error::new(
-                code::TRY_AGAIN_LATER,
-                format!("did not end within {limit:?}, and {terminated}"),
-            ),
-            Self::PrintedTooMuch => Error::new(
-                code::DELEGATE_GARBLED,
-                format!("printed more than {MOST_OUTPUT} bytes, and {terminated}"),
-            ),
-            Self::Lost(error) => Error::new(
-                code::IO,
-                format!("could not be waited for ({error}), and {terminated}"),
-            ),
-            Self::Cancelled => Error::new(
-                code::INTERRUPTED,
-                format!("{terminated}, since the call was cancelled"),
-            ),
-        }
-    }
-}
-
-fn terminated(left: &Left) -> String {
-    match left {
-        Left::Nothing | Left::Daemons => "was terminated".to_owned(),
-        Left::Running(pids) if pids.is_empty() => {
-            "was terminated, but a process that it has started is still running".to_owned()
-        }
-        Left::Running(pids) => {
-            let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
-            format!(
-                "can't be terminated (it may be in a frozen cgroup, or wait for a disk or a \
-                 server): process {}",
-                pids.join(", ")
-            )
-        }
-    }
-}
-
-fn stdout_line(text: &str) -> String {
-    labelled("stdout", text)
-}
-
-fn stderr_line(text: &str) -> String {
-    labelled("stderr", text)
-}
-
-fn labelled(label: &str, text: &str) -> String {
-    match text.trim() {
-        "" => String::new(),
-        text => format!("{label}: {text}"),
+        self.error.clone()
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use cni::{Error, Excerpt, JsonOutput, code};
 use serde::Deserialize;
 
-use crate::call::outcome::{Failure, Outcome, Reason};
+use crate::call::outcome::{Failure, Kind, Outcome, Reason};
 use crate::leftover_processes::Left;
 
 /// The part of a delegate's stderr that is kept: its end, in bytes.
@@ -50,51 +50,40 @@ impl StderrTail {
 
 impl From<Output> for Outcome {
     fn from(output: Output) -> Self {
-        let Output {
-            terminated,
-            status,
-            stdout,
-            stderr,
-        } = output;
-        if let Some(Terminated { reason, left }) = terminated {
+        let Output { stdout, stderr, .. } = output;
+        if let Some(Terminated { reason, left }) = output.terminated {
             // A refusal with 110 still counts: the address is an earlier ADD's.
             let refused = as_error(&stdout).filter(|error| error.code == code::ALREADY_ALLOCATED);
-            if let Some(error) = refused.filter(|_| !left.is_at_work()) {
-                return Self::Failed(Failure::Error { error, stderr });
-            }
-            return Self::Failed(Failure::Terminated {
-                reason,
-                stderr,
-                left,
+            return Self::Failed(match refused.filter(|_| !left.is_at_work()) {
+                Some(error) => Failure::printed(error, &stderr),
+                None => Failure::terminated(reason, left, &stderr),
             });
         }
-        let status = status.unwrap_or_default();
+        let status = output.status.unwrap_or_default();
+        let has_signal = status.signal().is_some();
         if let Some(error) = as_error(&stdout)
-            && status.signal().is_none()
+            && !has_signal
         {
             // With a status of 0 too: a script that prints an error and forgets the
             // status has not succeeded.
-            return Self::Failed(Failure::Error { error, stderr });
+            return Self::Failed(Failure::printed(error, &stderr));
         }
-        if !status.success() {
-            return Self::Failed(Failure::Died {
-                status,
-                stdout: excerpt(&stdout),
-                stderr,
-            });
-        }
-        if stdout.trim_ascii().is_empty() {
+        let failed = if has_signal {
+            let msg = format!("was ended by a signal ({status})");
+            Failure::new(Kind::Died, code::DELEGATE_KILLED, msg).with_stdout(&excerpt(&stdout))
+        } else if !status.success() {
+            let msg = format!("failed ({status}) without a CNI error on stdout");
+            Failure::new(Kind::Died, code::DELEGATE_FAILED, msg).with_stdout(&excerpt(&stdout))
+        } else if stdout.trim_ascii().is_empty() {
             return Self::Nothing;
-        }
-        let start = excerpt(&stdout[..stdout.len().min(1024)]);
-        match JsonOutput::try_from(stdout) {
-            Ok(output) => Self::Result(output),
-            Err(reason) => Self::Failed(Failure::Garbled {
-                reason,
-                stdout: start,
-                stderr,
-            }),
-        }
+        } else {
+            let start = excerpt(&stdout[..stdout.len().min(1024)]);
+            match JsonOutput::try_from(stdout) {
+                Ok(output) => return Self::Result(output),
+                Err(reason) => Failure::garbled(&reason).with_stdout(&start),
+            }
+        };
+        Self::Failed(failed.with_stderr(&stderr))
     }
 }
 

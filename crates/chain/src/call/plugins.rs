@@ -97,7 +97,7 @@ impl<'a> Plugins<'a> {
     ///
     /// # Errors
     ///
-    /// [`Failure::NotFound`].
+    /// There is no such plugin.
     pub(crate) fn find(&self, name: &DelegateName) -> Result<Found<'a>, Failure> {
         if let Some(found) = self.found.borrow().get(name) {
             return Ok(found.clone());

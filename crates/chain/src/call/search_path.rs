@@ -4,9 +4,9 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use cni::{DelegateName, Environment, Error};
+use cni::{DelegateName, Environment, Error, code};
 
-use crate::call::outcome::Failure;
+use crate::call::outcome::{Failure, Kind};
 
 /// `CNI_PATH`: the folders in which plugins are found.
 #[derive(Clone, Debug)]
@@ -50,11 +50,17 @@ impl SearchPath {
     ///
     /// # Errors
     ///
-    /// [`Failure::NotFound`].
+    /// There is none, or none that is executable.
     pub fn find(&self, name: &DelegateName) -> Result<PathBuf, Failure> {
-        which::which_in(name.as_str(), Some(&self.folders), ".").map_err(|_| Failure::NotFound {
-            path: self.value.clone(),
-            not_executable: self.file_named(name.as_str().as_ref()),
+        which::which_in(name.as_str(), Some(&self.folders), ".").map_err(|_| {
+            let value = self.value.to_string_lossy();
+            let msg = format!("no such plugin in CNI_PATH ({value})");
+            let mut failure = Failure::new(Kind::NotFound, code::DELEGATE_NOT_FOUND, msg);
+            if let Some(file) = self.file_named(name.as_str().as_ref()) {
+                let file = file.display();
+                failure.error.details = format!("{file} exists, but is not executable");
+            }
+            failure
         })
     }
 

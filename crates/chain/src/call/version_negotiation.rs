@@ -8,7 +8,7 @@ use cni::{Command, DelegateName, IpamResult, JsonOutput, SpecVersion, code};
 use serde::Deserialize;
 
 use crate::call::delegate_call::DelegateCall;
-use crate::call::outcome::{Failure, Outcome};
+use crate::call::outcome::{Failure, Kind, Outcome};
 
 /// Runs a delegate once.
 type Run<'a> = &'a mut dyn FnMut(&DelegateCall<'_>) -> Outcome;
@@ -64,7 +64,7 @@ pub(crate) fn run_in(version: SpecVersion, call: &DelegateCall<'_>, run: Run<'_>
     };
     match IpamResult::read("result", output.json()) {
         Ok(result) => Outcome::Result(JsonOutput::of_result(&result, call.config.version())),
-        Err(error) => Outcome::Failed(Failure::no_result(&output, error.msg)),
+        Err(error) => Outcome::Failed(Failure::no_result(&output, &error.msg)),
     }
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn supported_versions(output: &JsonOutput) -> Result<Vec<String>, Str
     Ok(versions.supported_versions)
 }
 
-/// True if a delegate may have failed because it is too old: its error says so, or the
+/// True if a delegate may have failed because it is too old: by the code of its error, or if the
 /// command is one of the newest. Old delegates answer those with various errors, such as
 /// an unknown command or a missing container ID. A delegate that answers with code 11,
 /// 50 or 51 knows the command.
@@ -107,11 +107,10 @@ fn may_be_too_old(failure: &Failure, command: Command) -> bool {
         code::LIMITED_CONNECTIVITY,
     ];
     let is_new = matches!(command, Command::Gc | Command::Status);
-    match failure {
-        Failure::Error { error, .. } => {
-            error.code == code::INCOMPATIBLE_VERSION || is_new && !UNDERSTOOD.contains(&error.code)
-        }
-        Failure::Died { .. } => is_new,
+    let code = failure.error.code;
+    match failure.kind {
+        Kind::Error => code == code::INCOMPATIBLE_VERSION || is_new && !UNDERSTOOD.contains(&code),
+        Kind::Died => is_new,
         _ => false,
     }
 }
@@ -142,10 +141,7 @@ mod tests {
     }
 
     fn failed(code: u64) -> Outcome {
-        Outcome::Failed(Failure::Error {
-            error: Error::new(code, "no"),
-            stderr: String::new(),
-        })
+        Outcome::Failed(Failure::printed(Error::new(code, "no"), ""))
     }
 
     fn printed(json: &str) -> Outcome {

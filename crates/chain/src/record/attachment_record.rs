@@ -179,11 +179,6 @@ impl AttachmentRecord {
         self.config.as_deref()
     }
 
-    /// The last line of the chain's caller, if there is one.
-    pub fn caller_line(&self) -> Option<&RawValue> {
-        self.caller_lines.last().map(|line| &**line)
-    }
-
     /// True if the delegate of this number, from 0, has answered, even if its answer was too large
     /// to be recorded.
     pub fn has_answered(&self, number: usize) -> bool {

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use cni::{Attachment, NetworkName};
-use state_files::{Journal, StateFolder};
+use state_files::{Journal, StateFolder, names_in};
 
 use crate::record::attachment_record::AttachmentRecord;
 use crate::record::file::RecordFile;
@@ -67,7 +67,7 @@ impl Records {
     ///
     /// # Errors
     ///
-    /// An I/O error: it is not known whether there is a record.
+    /// An I/O error: it is unknown whether there is a record.
     pub(crate) fn create(&self, attachment: &Attachment) -> io::Result<Found<RecordFile>> {
         let name = name(attachment);
         for _ in 0..MOST_RACES {
@@ -88,7 +88,7 @@ impl Records {
     ///
     /// # Errors
     ///
-    /// An I/O error: it is not known whether there is a record.
+    /// An I/O error: it is unknown whether there is a record.
     pub(crate) fn open(&self, attachment: &Attachment) -> io::Result<Found<RecordFile>> {
         let name = name(attachment);
         found(StateFolder::open(&self.folder).and_then(|folder| {
@@ -102,7 +102,7 @@ impl Records {
     ///
     /// # Errors
     ///
-    /// An I/O error: the content is not known.
+    /// An I/O error: the content is unknown.
     pub(crate) fn read(
         &self,
         file: &RecordFile,
@@ -117,7 +117,7 @@ impl Records {
     ///
     /// # Errors
     ///
-    /// An I/O error: it is not known which have one.
+    /// An I/O error: the attachments are unknown.
     pub(crate) fn attachments(&self) -> io::Result<Vec<Attachment>> {
         attachments_in(&self.folder)
     }
@@ -125,15 +125,12 @@ impl Records {
 
 /// The attachments that have a record in this folder, in order. A missing folder has none.
 pub(crate) fn attachments_in(folder: &Path) -> io::Result<Vec<Attachment>> {
-    let entries = match fs::read_dir(folder) {
+    let names = match names_in(folder) {
         Err(error) if proves_absence(&error) => return Ok(Vec::new()),
-        other => other?,
+        names => names?,
     };
-    let mut attachments = Vec::new();
-    for entry in entries {
-        let name = entry?.file_name();
-        attachments.extend(name.to_str().and_then(attachment_of));
-    }
+    let attachments = names.iter().filter_map(|name| attachment_of(name));
+    let mut attachments: Vec<Attachment> = attachments.collect();
     attachments.sort_unstable();
     Ok(attachments)
 }

@@ -1,6 +1,5 @@
 //! Lists records for tools, read-only: waits for no lock, makes no file.
 
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -8,7 +7,7 @@ use std::time::SystemTime;
 use cni::{Attachment, Environment, Error, NetworkConfig, NetworkName};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
-use state_files::{StateFolder, whole_lines};
+use state_files::{StateFolder, names_in, whole_lines};
 
 use crate::record::attachment_record::AttachmentRecord;
 use crate::record::folder::{attachments_in, name};
@@ -44,17 +43,10 @@ pub fn state_dir(config: &NetworkConfig, environment: &Environment) -> Result<Pa
 ///
 /// An I/O error. A missing folder is empty.
 pub fn networks(state_dir: &Path) -> io::Result<Vec<NetworkName>> {
-    let entries = match fs::read_dir(state_dir) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other?,
-    };
-    let mut networks: Vec<NetworkName> = Vec::new();
-    for entry in entries {
-        let name = entry?.file_name();
-        networks.extend(name.to_str().and_then(|name| name.parse().ok()));
+    match names_in(state_dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        names => Ok(names?.iter().filter_map(|name| name.parse().ok()).collect()),
     }
-    networks.sort_unstable();
-    Ok(networks)
 }
 
 /// The attachments that have a record, in order. No record is read.
@@ -152,6 +144,8 @@ pub fn is_locked(record: &Path) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::call_id::CallId;
     use crate::record::attachment_record::RecordState;

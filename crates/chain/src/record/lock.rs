@@ -38,8 +38,8 @@ pub(crate) enum IfMissing {
 ///
 /// # Errors
 ///
-/// Code 11 if the lock is held, or if it is not known whether there is a record or what is in
-/// it. Then nothing may be released, and nothing forgotten.
+/// Code 11 if the lock is held, or if the record can't be read. Then nothing may be released, and
+/// nothing forgotten.
 pub(crate) fn acquire(
     records: &Records,
     attachment: &Attachment,

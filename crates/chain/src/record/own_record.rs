@@ -75,7 +75,7 @@ impl OwnRecord {
     ///
     /// # Errors
     ///
-    /// Code 11 if a process holds the lock, or it is not known whether there is a record; code 5
+    /// Code 11 if a process holds the lock, or it is unknown whether there is a record; code 5
     /// if the file may not be used.
     pub fn open(
         state_dir: &Path,

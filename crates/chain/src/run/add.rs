@@ -3,14 +3,12 @@
 
 use std::io;
 
-use cni::{
-    Attachment, Command, DelegateName, Error, JsonOutput, NetworkConfig, TraceContext, code,
-};
+use cni::{Attachment, Command, DelegateName, Error, JsonOutput, TraceContext, code};
 use serde_json::value::RawValue;
 
 use crate::call::delegate_call::DelegateCall;
 use crate::call::installed_delegates::InstalledDelegates;
-use crate::call::outcome::{Failure, Outcome};
+use crate::call::outcome::{Failure, Kind, Outcome};
 use crate::chain::Chain;
 use crate::leftover_processes::Left;
 use crate::record::attachment_record::AttachmentRecord;
@@ -73,14 +71,8 @@ impl Chain<'_> {
         let mut delegates = InstalledDelegates::new(self, self.environment.clone())
             .holding(file.as_ref())
             .cancelled_by(self.cancellation);
-        let result = Adding {
-            delegates: &mut delegates,
+        let result = delegates.add(
             attachment,
-            config: self.config,
-            names: &self.settings.delegates,
-        }
-        .run(
-            self.settings.answer,
             |result, is_last| {
                 let mut new = vec![Line::result(result)];
                 if is_last {
@@ -136,39 +128,36 @@ impl Chain<'_> {
     }
 }
 
-/// ADD of one attachment, without its record.
-struct Adding<'a, 'd, 'c> {
-    delegates: &'a mut InstalledDelegates<'d, 'c>,
-    attachment: &'a Attachment,
-    config: &'a NetworkConfig,
-    /// The delegates, in order.
-    names: &'a [DelegateName],
-}
-
-impl Adding<'_, '_, '_> {
+impl InstalledDelegates<'_, '_> {
+    /// ADD of one attachment, without its record.
+    ///
     /// Each delegate receives the result of the one before it, or the merged results
     /// of all before it. The last result is the chain's answer, which `deliver` receives.
     /// `on_result` receives each result, and true for the last one. If a delegate fails,
     /// it and all before it are undone. If `deliver` fails, all are undone.
-    fn run(
-        self,
-        mode: AnswerMode,
+    fn add(
+        &mut self,
+        attachment: &Attachment,
         mut on_result: impl FnMut(&RawValue, bool),
         deliver: impl FnOnce(&JsonOutput) -> io::Result<()>,
     ) -> Result<JsonOutput, Box<FailedAdd>> {
-        let last = self.names.len() - 1;
+        let Chain {
+            config, settings, ..
+        } = self.chain;
+        let is_merged = settings.answer == AnswerMode::Merged;
+        let last = settings.delegates.len() - 1;
         let mut prev_result: Option<JsonOutput> = None;
-        for (i, name) in self.names.iter().enumerate() {
+        for (i, name) in settings.delegates.iter().enumerate() {
             let raw = prev_result.as_ref().map(JsonOutput::json);
-            let call = DelegateCall::new(name, Command::Add, self.config, raw);
-            let result = match self.delegates.run(&call) {
+            let call = DelegateCall::new(name, Command::Add, config, raw);
+            let result = match self.run(&call) {
                 Outcome::Result(output) => match &prev_result {
-                    Some(prev_result) if mode == AnswerMode::Merged => {
-                        merge(prev_result, &output, self.config.version(), i == last)
+                    Some(prev_result) if is_merged => {
+                        merge(prev_result, &output, config.version(), i == last)
                     }
                     _ => Ok(output),
                 },
-                Outcome::Nothing => Err(Failure::Silent),
+                Outcome::Nothing => Err(Failure::silent()),
                 Outcome::Failed(failure) => Err(failure),
             };
             match result {
@@ -177,37 +166,36 @@ impl Adding<'_, '_, '_> {
                     prev_result = Some(result);
                 }
                 Err(failure) => {
-                    return Err(self.roll_back(i, prev_result.as_ref(), &failure));
+                    return Err(self.roll_back(attachment, i, prev_result.as_ref(), &failure));
                 }
             }
         }
         let answer = prev_result.expect("a chain has at least one delegate");
-        let undelivered = if self.delegates.is_cancelled() {
+        let undelivered = if self.is_cancelled() {
             // The caller may have ended.
             Some(Failure::cancelled(Left::Nothing))
         } else {
-            deliver(&answer).err().map(Failure::NotDelivered)
+            deliver(&answer).err().map(|error| {
+                let msg = format!("the chain's result could not be delivered: {error}");
+                Failure::new(Kind::NotDelivered, code::IO, msg)
+            })
         };
         match undelivered {
             None => Ok(answer),
-            Some(failure) => Err(self.roll_back(last, Some(&answer), &failure)),
+            Some(failure) => Err(self.roll_back(attachment, last, Some(&answer), &failure)),
         }
     }
 
     /// Runs all delegates up to the failed one with DEL. The first receives the
     /// `prevResult` of the failed one.
     fn roll_back(
-        self,
+        &mut self,
+        attachment: &Attachment,
         failed: usize,
         prev_result: Option<&JsonOutput>,
         failure: &Failure,
     ) -> Box<FailedAdd> {
-        let Self {
-            delegates,
-            attachment,
-            config,
-            names,
-        } = self;
+        let (config, names) = (self.chain.config, &self.chain.settings.delegates);
         let attachment = Some(attachment);
         let may_hold = may_hold_address(&names[failed], failure);
         let mut has_unterminated = failure.has_unterminated();
@@ -215,12 +203,12 @@ impl Adding<'_, '_, '_> {
         let error = failure.to_error();
         let failed = FailedDelegate::new(&names[failed], Command::Add, attachment, config, error);
 
-        has_unterminated |= delegates.begin_rollback().is_at_work();
+        has_unterminated |= self.begin_rollback().is_at_work();
         let steps: Vec<Step<'_>> = undone.iter().map(|name| Step::new(name, config)).collect();
         let prev_result = prev_result.map(|output| output.json().to_owned());
         let goes_on = OnFailure::Continue;
         let del = Command::Del;
-        let mut not_undone = steps::run(delegates, del, attachment, &steps, prev_result, goes_on);
+        let mut not_undone = steps::run(self, del, attachment, &steps, prev_result, goes_on);
         let is_undone = |name: &&&DelegateName| {
             let mut failed = not_undone.iter();
             failed.all(|failed| failed.delegate != ***name)
@@ -258,11 +246,12 @@ fn undone<'n>(
 /// that was not started doesn't. Neither does one that has refused the configuration
 /// (code 7) or the attachment (code 110), nor a selector that has printed an error.
 fn may_hold_address(name: &DelegateName, failure: &Failure) -> bool {
-    match failure {
-        Failure::Error { error, .. } => {
-            error.code != code::INVALID_CONFIG && !failure.is_refusal() && !name.is_selector()
+    match failure.kind {
+        Kind::Error => {
+            let is_refused = failure.error.code == code::INVALID_CONFIG || failure.is_refusal();
+            !is_refused && !name.is_selector()
         }
-        failure => !failure.is_not_run(),
+        _ => !failure.is_not_run(),
     }
 }
 

@@ -27,7 +27,8 @@ pub(crate) struct Cleared {
 /// # Errors
 ///
 /// Code 110 if the attachment is on the network; code 11 if another call is running, or if
-/// it is not known whether there is a record; otherwise the error of the DEL that undoes the earlier ADD.
+/// it is unknown whether there is a record; otherwise the error of the DEL that undoes the
+/// earlier ADD.
 pub(crate) fn clear(chain: &Chain<'_>, attachment: &Attachment) -> Result<Cleared, Error> {
     let path = chain.records.file(attachment);
     let locked = match chain.lock_record(attachment, IfMissing::Make)? {
@@ -106,9 +107,8 @@ fn undo(
     Error::all_as_one(failed).map_err(|error| chain.with_record(attachment, error))
 }
 
-/// Refuses the ADD unless CHECK of the recorded delegates, with the recorded result, says
-/// with code 112 that the attachment has lost its address: another program may have
-/// undone the ADD.
+/// Refuses the ADD unless CHECK of the recorded delegates, with the recorded result, fails with
+/// code 112: the attachment has lost its address, since another program may have undone the ADD.
 fn refuse_unless_lost(
     chain: &Chain<'_>,
     attachment: &Attachment,

@@ -4,7 +4,7 @@
 use cni::{Command, Error, IpamResult, NetworkConfig, code};
 use serde_json::value::RawValue;
 
-use crate::call::outcome::{Failure, Outcome, Reason};
+use crate::call::outcome::{Failure, Kind, Outcome, Reason};
 use crate::record::attachment_record::RecordedDelegate;
 use crate::run::prev_result::{checkable, completed};
 use crate::run::step::Step;
@@ -34,12 +34,11 @@ pub(crate) fn attempt(
 
 /// True if the same call with another configuration would be of no use, or take too long.
 fn is_final(failure: &Failure) -> bool {
-    let is_timeout = |reason: &Reason| matches!(reason, Reason::TimedOut(_));
-    match failure {
-        Failure::Garbled { .. } => true,
-        Failure::Terminated { reason, .. } => is_timeout(reason),
-        failure => failure.is_not_run(),
-    }
+    let is_useless = matches!(
+        failure.kind,
+        Kind::Garbled | Kind::Terminated(Reason::TimedOut(_), _)
+    );
+    is_useless || failure.is_not_run()
 }
 
 /// True if CHECK with this configuration proves that it leads to the place where the

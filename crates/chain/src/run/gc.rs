@@ -53,7 +53,7 @@ impl Chain<'_> {
     }
 
     /// Undoes the recorded attachments that aren't valid. Returns the errors of the failed
-    /// delegates, and those of attachments of which it is not known what they hold.
+    /// delegates, and those of attachments with unknown state.
     fn undo_stale(&self, valid: &HashSet<Attachment>) -> (Vec<Error>, Vec<Error>) {
         let (mut failed, mut unknown) = (Vec::new(), Vec::new());
         let stale = || {

@@ -16,7 +16,7 @@ use crate::call::outcome::Failure;
 ///
 /// # Errors
 ///
-/// [`Failure::Garbled`] if one of them is no result.
+/// One of them is no result.
 pub(crate) fn merge(
     prev_result: &JsonOutput,
     result: &JsonOutput,
@@ -25,7 +25,7 @@ pub(crate) fn merge(
 ) -> Result<JsonOutput, Failure> {
     let read = |output: &JsonOutput| {
         let read = IpamResult::read("result", output.json());
-        read.map_err(|error| Failure::no_result(result, error.msg))
+        read.map_err(|error| Failure::no_result(result, &error.msg))
     };
     let (earlier, mut merged) = (read(prev_result)?, read(result)?);
     for (key, value) in earlier.others() {

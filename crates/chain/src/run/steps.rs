@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::call::delegate_call::DelegateCall;
 use crate::call::installed_delegates::InstalledDelegates;
-use crate::call::outcome::{Failure, Outcome};
+use crate::call::outcome::{Failure, Kind, Outcome};
 use crate::run::failed_delegate::FailedDelegate;
 use crate::run::fallback;
 use crate::run::prev_result::{completed, with_selection};
@@ -94,13 +94,14 @@ pub(crate) fn run(
 /// logged.
 fn fatal(step: &Step<'_>, command: Command, failure: &Failure) -> Option<Error> {
     let Step { name, recorded, .. } = step;
-    match failure {
-        Failure::Garbled { stdout, .. } => {
+    let error = failure.to_error();
+    match failure.kind {
+        Kind::Garbled => {
             // The command has succeeded, and it requires no output.
-            tracing::warn!(delegate = %name, %command, stdout, "ignoring output that is no result");
+            tracing::warn!(delegate = %name, %command, %error, "ignoring output that is no result");
             return None;
         }
-        Failure::NotFound { .. } if step.may_be_gone => {
+        Kind::NotFound if step.may_be_gone => {
             let result = recorded
                 .and_then(|recorded| recorded.result)
                 .map(RawValue::get);
@@ -114,7 +115,6 @@ fn fatal(step: &Step<'_>, command: Command, failure: &Failure) -> Option<Error> 
         }
         _ => {}
     }
-    let error = failure.to_error();
     if recorded.is_some_and(|recorded| recorded.holds_nothing) {
         tracing::warn!(delegate = %name, %command, %error, "going on with its recorded result");
         return None;

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use cni::{Attachment, Call, Error, ROLLBACK};
 
+use crate::node::second_name::refuse_second_name;
 use crate::try_again;
 use crate::{
     Change, Condition, Engine, EngineError, Found, Group, HeldKey, Holder, Holding, Identity, Key,
@@ -43,7 +44,8 @@ pub enum Released {
 ///
 /// # Errors
 ///
-/// Those of the engine; code 7 if another machine has the node's name.
+/// Those of the engine; code 7 if another machine has the node's name, or if this machine has
+/// registered another name in this boot.
 pub fn del(
     engine: &mut dyn Engine,
     node: &Node,
@@ -73,8 +75,8 @@ pub fn gc(engine: &mut dyn Engine, node: &Node, call: &Call<'_>) -> Result<(), E
     release_chosen(engine, node, call, holding, is_stale)
 }
 
-/// Releases the addresses that `chosen` selects. If the node holds none of them, it needs no
-/// registration.
+/// Releases the addresses that `is_chosen` selects. If the node holds none of them, it needs no
+/// registration, but this machine must not have registered another name in this boot.
 fn release_chosen(
     engine: &mut dyn Engine,
     node: &Node,
@@ -85,7 +87,7 @@ fn release_chosen(
     let mut found = entries(engine, holding)?;
     found.retain(is_chosen);
     if found.is_empty() {
-        return Ok(());
+        return refuse_second_name(node, call.environment);
     }
     let mut identity = Identity::of(node, call.environment, engine)?;
     let released = release_as(engine, &mut identity, &found)?;

@@ -10,16 +10,21 @@ use crate::{Engine, Node};
 
 /// `prevResult` with the blocks in the node's files; nothing if there are no files. The engine
 /// isn't asked. A pool without a file is left out.
-pub fn known_pools(engine: &dyn Engine, node: &Node, data_dir: &Path, call: &Call<'_>) -> Reply {
-    let known =
-        entries(engine, node, data_dir, call).and_then(|entries| match entries.is_empty() {
-            true => Ok(Reply::Nothing),
-            false => with_pools(call, &entries).map(Reply::Result),
-        });
-    known.unwrap_or_else(|error| {
-        tracing::debug!(%error, "no pools are printed");
-        Reply::Nothing
-    })
+///
+/// # Errors
+///
+/// An unreadable file; code 7 if `prevResult` is no result.
+pub fn known_pools(
+    engine: &dyn Engine,
+    node: &Node,
+    data_dir: &Path,
+    call: &Call<'_>,
+) -> Result<Reply, Error> {
+    let entries = entries(engine, node, data_dir, call)?;
+    match entries.is_empty() {
+        true => Ok(Reply::Nothing),
+        false => with_pools(call, &entries).map(Reply::Result),
+    }
 }
 
 /// `prevResult` without pools: the answer to STATUS. If the node's blocks are full, a block may

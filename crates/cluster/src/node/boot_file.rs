@@ -6,6 +6,9 @@ use super::machine::{Registration, this_boot};
 use super::state_file::StateFile;
 use crate::Node;
 
+/// Kind of the file, for its name.
+const KIND: &str = "registered";
+
 /// The registration in this boot, which the engine has confirmed.
 ///
 /// A copied disk doesn't have the file. If the folder survives a boot, the file has another boot's
@@ -13,9 +16,16 @@ use crate::Node;
 #[derive(Debug)]
 pub(crate) struct BootFile(StateFile);
 
+/// The node of a file with this name; `None` if the file is of another kind. The name of a node
+/// with another prefix may look like one with this prefix.
+pub(crate) fn node_of<'f>(node: &Node, file: &'f str) -> Option<&'f str> {
+    let prefix = format!("{KIND}{}_", node.prefix_in_names());
+    file.strip_prefix(&prefix)?.strip_suffix(".json")
+}
+
 impl BootFile {
     pub(crate) fn open(node: &Node) -> Result<Self, Error> {
-        StateFile::open(&node.cache_dir, node.file_name("registered")).map(Self)
+        StateFile::open(&node.cache_dir, node.file_name(KIND)).map(Self)
     }
 
     /// The registration; `None` if the file is missing or of an earlier boot.

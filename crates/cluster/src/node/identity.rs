@@ -14,6 +14,7 @@ use cni::{Environment, Error, code};
 
 use super::boot_file::BootFile;
 use super::machine::{Machine, Registration};
+use super::second_name::{forget_other_names, refuse_second_name};
 use super::token_file::{Known, TokenFile, random};
 use crate::try_again;
 use crate::{Change, Condition, Engine, Key, Node, Read, Stored};
@@ -36,7 +37,8 @@ impl<'a> Identity<'a> {
     /// # Errors
     ///
     /// Those of the engine; code 5 for a file that can't be read or written; code 7 if another
-    /// machine has the name; code 11 if another process registers for longer than the timeout.
+    /// machine has the name, or this machine has registered another name in this boot; code 11 if
+    /// another process registers for longer than the timeout.
     pub fn of(
         node: &'a Node,
         environment: &'a Environment,
@@ -123,7 +125,8 @@ pub fn take_name(
         let machine = Machine::this(environment)?;
         replace(node, engine, found.as_deref(), machine, known)
     })?;
-    taken.map(|_| ()).ok_or_else(|| is_busy(&disk))
+    taken.ok_or_else(|| is_busy(&disk))?;
+    forget_other_names(node, environment)
 }
 
 /// The value of the node's registration in the engine.
@@ -161,7 +164,10 @@ fn registered(
         // lock one after the other.
         let done = disk.locked(Duration::ZERO, |known| match of_this_boot()? {
             Some(registration) => Ok(registration),
-            None => register(node, environment, engine, known),
+            None => {
+                refuse_second_name(node, environment)?;
+                register(node, environment, engine, known)
+            }
         })?;
         match done {
             Some(registration) => return Ok(registration),

@@ -69,6 +69,12 @@ impl TokenFile {
         Ok(self.read()?.map(|content| content.token))
     }
 
+    /// True if the file is of the node of this name, with this token.
+    pub(crate) fn is_of(&self, name: &str, token: &str) -> Result<bool, Error> {
+        let content = self.read()?;
+        Ok(content.is_some_and(|content| content.node == name && content.token == token))
+    }
+
     fn read(&self) -> Result<Option<Content>, Error> {
         let Some(bytes) = self.file.read()? else {
             return Ok(None);
@@ -180,6 +186,7 @@ mod tests {
     fn node(folder: &std::path::Path) -> Node {
         Node {
             name: "n1".to_owned(),
+            is_named: true,
             state_dir: folder.to_owned(),
             cache_dir: folder.to_owned(),
             prefix: "/ipam".to_owned(),

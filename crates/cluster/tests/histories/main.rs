@@ -26,6 +26,7 @@ fn nodes(folder: &std::path::Path) -> Vec<Node> {
     (0..NODES)
         .map(|number| Node {
             name: format!("n{number}"),
+            is_named: true,
             state_dir: folder.join(format!("{number}/state")),
             cache_dir: folder.join(format!("{number}/cache")),
             prefix: "/ipam".to_owned(),

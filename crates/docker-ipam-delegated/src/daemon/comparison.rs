@@ -1,23 +1,21 @@
 //! Compares the addresses, pools, endpoints and networks of the daemon with Docker's.
 //!
-//! Docker doesn't say everything: a call that finds no daemon is given up, and so is one
-//! whose daemon was killed (`callWithRetry` in moby's `pkg/plugins/client.go`); a dockerd
-//! that was killed forgets its running calls. So Docker is asked some time after the start of
+//! Docker may give up a call without a word to the daemon: a call that finds no daemon, and one
+//! whose daemon was killed (`callWithRetry` in moby's `pkg/plugins/client.go`). A dockerd that was
+//! killed forgets its running calls. So Docker is asked some time after the start of
 //! the daemon, and of a dockerd. Everything that existed when that time began is released if
 //! Docker's whole answer, at its end, doesn't name it (`judgement`).
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::mpsc::Receiver;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use crate::daemon::docker_calls::Drivers;
 use crate::docker::engine::Engine;
-use crate::ipam::ipam_driver::IpamDriver;
 use crate::ipam::ipam_settling::Forgotten;
-use crate::network::network_driver::NetworkDriver;
 
 /// Interval of the attempts to ask Docker.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -25,19 +23,9 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// Interval while endpoints are being made, or can't be undone.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Asks Docker when it is due.
-pub(crate) struct Comparison {
-    pub(crate) ipam: Arc<IpamDriver>,
-    pub(crate) networks: Arc<NetworkDriver>,
-    /// Docker's socket.
-    pub(crate) docker: PathBuf,
-    /// Time between the moment at which it is due and the question.
-    pub(crate) after: Duration,
-}
-
-impl Comparison {
-    /// Asks Docker some time after each message, and again until it has said what it has.
-    pub(crate) fn run(&self, due: &Receiver<()>) {
+impl Drivers {
+    /// Asks Docker on this socket, this time after each message, and again until it has answered.
+    pub(crate) fn compare_when_due(&self, due: &Receiver<()>, docker: &Path, after: Duration) {
         while due.recv().is_ok() {
             let before = Instant::now();
             self.networks.take_in_unread();
@@ -45,24 +33,24 @@ impl Comparison {
                 tracing::warn!(%error, "the daemon's files can't be read");
                 Vec::new()
             });
-            if forgotten.is_empty() && self.ipam.pools.all().is_empty() && self.networks.is_empty()
+            if forgotten.is_empty() && self.ipam.pools.live().is_empty() && self.networks.is_empty()
             {
                 continue;
             }
-            sleep(self.after);
-            self.ask(before, &forgotten);
+            sleep(after);
+            self.compare(docker, before, &forgotten);
             if self.networks.has_abandoned() {
-                // A program of a killed daemon's, or a plugin, was in the way.
+                // A program of a killed daemon, or a plugin, was in the way.
                 sleep(SOON);
                 self.ipam.compare();
             }
         }
     }
 
-    fn ask(&self, before: Instant, forgotten: &[Forgotten]) {
+    fn compare(&self, docker: &Path, before: Instant, forgotten: &[Forgotten]) {
         let mut has_failed = false;
         loop {
-            match self.settle(before, forgotten) {
+            match self.settle(docker, before, forgotten) {
                 Ok(true) => return tracing::info!("compared with Docker"),
                 Ok(false) => {
                     sleep(SOON);
@@ -80,11 +68,11 @@ impl Comparison {
         }
     }
 
-    /// Keeps what Docker has, and releases what it doesn't have; false if Docker must be asked
-    /// again soon: an endpoint is being made, and nothing was done, or one is being worked on.
-    fn settle(&self, before: Instant, forgotten: &[Forgotten]) -> Result<bool> {
+    /// Releases what Docker doesn't have; false if Docker must be asked again soon: an endpoint is
+    /// being made, and nothing was done, or a call works on an endpoint.
+    fn settle(&self, docker: &Path, before: Instant, forgotten: &[Forgotten]) -> Result<bool> {
         // Docker may be waiting for the answer to a call, which may need a lock: none is held here.
-        let docker = Engine::ask(&self.docker)?;
+        let docker = Engine::ask(docker)?;
         // Docker lists an endpoint, and its address, behind the answer to `CreateEndpoint`.
         if self.networks.is_making() {
             return Ok(false);

@@ -11,7 +11,8 @@ use crate::ipam::ipam_driver::IpamDriver;
 use crate::network::network_driver::NetworkDriver;
 use crate::state::pool::{GLOBAL, LOCAL};
 
-/// The drivers that answer.
+/// The drivers.
+#[derive(Clone)]
 pub(crate) struct Drivers {
     /// Addresses.
     pub(crate) ipam: Arc<IpamDriver>,
@@ -26,49 +27,51 @@ impl Drivers {
     ///
     /// The path is unknown, the body can't be decoded, or the call can't be done.
     pub(crate) fn answer(&self, path: &str, body: &str) -> Result<Answer, Refusal> {
-        let answer = |body: &Value| Ok(Answer::of(body));
         let (ipam, networks) = (&self.ipam, &self.networks);
         let is_of_network = path.starts_with("/NetworkDriver.");
         let _turn = is_of_network.then(|| networks.turns.take());
-        match path {
-            "/Plugin.Activate" => answer(&json!({"Implements": ["IpamDriver", "NetworkDriver"]})),
+        Ok(match path {
+            "/Plugin.Activate" => {
+                Answer::of(&json!({"Implements": ["IpamDriver", "NetworkDriver"]}))
+            }
             "/IpamDriver.GetCapabilities" => {
                 // A dockerd may have started: it may lack what the last one had.
                 ipam.compare();
                 // The MAC address is a fact that chains choose by.
-                answer(&json!({"RequiresMACAddress": true, "RequiresRequestReplay": false}))
+                Answer::of(&json!({"RequiresMACAddress": true, "RequiresRequestReplay": false}))
             }
-            "/IpamDriver.GetDefaultAddressSpaces" => answer(
+            "/IpamDriver.GetDefaultAddressSpaces" => Answer::of(
                 &json!({"LocalDefaultAddressSpace": LOCAL, "GlobalDefaultAddressSpace": GLOBAL}),
             ),
-            "/IpamDriver.RequestPool" => ipam.request_pool(decode(body)?),
-            "/IpamDriver.ReleasePool" => ipam.release_pool(&decode(body)?),
-            "/IpamDriver.RequestAddress" => ipam.request_address(&decode(body)?),
+            "/IpamDriver.RequestPool" => ipam.request_pool(decode(body)?)?,
+            "/IpamDriver.ReleasePool" => ipam.release_pool(&decode(body)?)?,
+            "/IpamDriver.RequestAddress" => ipam.request_address(&decode(body)?)?,
             // The second is misspelt in Docker's documentation.
             "/IpamDriver.ReleaseAddress" | "/IpamDriver.RleaseAddress" => {
-                ipam.release_address(&decode(body)?)
+                ipam.release_address(&decode(body)?)?
             }
             "/NetworkDriver.GetCapabilities" => {
                 // A dockerd that starts calls it, and so does swarm mode.
                 networks.collect();
                 ipam.compare();
-                answer(&json!({"Scope": "local", "ConnectivityScope": "local"}))
+                Answer::of(&json!({"Scope": "local", "ConnectivityScope": "local"}))
             }
             // Networks of this driver end at the node.
             "/NetworkDriver.DiscoverNew" | "/NetworkDriver.DiscoverDelete" => {
-                decode::<Value>(body).map(|_| Answer::nothing())
+                decode::<Value>(body)?;
+                Answer::nothing()
             }
-            "/NetworkDriver.CreateNetwork" => networks.create_network(decode(body)?),
-            "/NetworkDriver.DeleteNetwork" => networks.delete_network(decode(body)?),
-            "/NetworkDriver.CreateEndpoint" => networks.create_endpoint(decode(body)?),
-            "/NetworkDriver.DeleteEndpoint" => networks.delete_endpoint(&decode(body)?),
-            "/NetworkDriver.EndpointOperInfo" => networks.endpoint_info(&decode(body)?),
-            "/NetworkDriver.Join" => networks.join(decode(body)?),
-            "/NetworkDriver.Leave" => networks.leave(&decode(body)?),
+            "/NetworkDriver.CreateNetwork" => networks.create_network(decode(body)?)?,
+            "/NetworkDriver.DeleteNetwork" => networks.delete_network(decode(body)?)?,
+            "/NetworkDriver.CreateEndpoint" => networks.create_endpoint(decode(body)?)?,
+            "/NetworkDriver.DeleteEndpoint" => networks.delete_endpoint(&decode(body)?)?,
+            "/NetworkDriver.EndpointOperInfo" => networks.endpoint_info(&decode(body)?)?,
+            "/NetworkDriver.Join" => networks.join(decode(body)?)?,
+            "/NetworkDriver.Leave" => networks.leave(&decode(body)?)?,
             unknown => {
                 let why = format!("{unknown} is no call of Docker's that is answered");
-                Err(Refusal::new(404, why))
+                return Err(Refusal::new(404, why));
             }
-        }
+        })
     }
 }

@@ -1,38 +1,26 @@
 //! SIGTERM and SIGINT: the daemon ends after the calls that are running.
 
+use std::io;
 use std::time::Duration;
 
-use anyhow::Result;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// The signals.
-pub(crate) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    /// Begins to take signals.
-    ///
-    /// # Errors
-    ///
-    /// An I/O error of `sigaction` or of the signals' pipe.
-    pub(crate) fn new() -> Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    /// Waits for a signal.
-    pub(crate) async fn received(&mut self) {
+/// Takes the signals from now on; the future ends with the first one.
+///
+/// # Errors
+///
+/// An I/O error of `sigaction` or of the signals' pipe.
+pub(crate) fn requested() -> io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
         }
-    }
+    })
 }
 
 /// Waits for the connections that are there to end, and no longer than this.

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crate::ipam::ipam_driver::IpamDriver;
-use crate::jobs::Jobs;
-use crate::network::network_driver::NetworkDriver;
+use crate::daemon::docker_calls::Drivers;
+use crate::jobs;
 
 /// Interval of the attempts.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -15,33 +14,37 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// after that: a delegate that hangs must not keep all networks waiting.
 const FIRST_ROUND: Duration = Duration::from_secs(5);
 
-/// Tries each release that an earlier daemon has left.
-pub(crate) fn first(ipam: &Arc<IpamDriver>, networks: &Arc<NetworkDriver>) {
-    let networks = Arc::clone(networks);
-    let mut jobs = retries(ipam);
-    jobs.push(Box::new(move || networks.collect()));
-    if !Jobs::start(jobs).wait(FIRST_ROUND) {
-        tracing::warn!("releases of the last start are still running");
+impl Drivers {
+    /// Tries each release that an earlier daemon has left.
+    pub(crate) fn release_leftovers(&self) {
+        let networks = Arc::clone(&self.networks);
+        let mut jobs = self.retries();
+        jobs.push(Box::new(move || networks.collect()));
+        if !jobs::run(jobs, FIRST_ROUND) {
+            tracing::warn!("releases of the last start are still running");
+        }
     }
-}
 
-/// Tries each release that waits again and again, for as long as the daemon runs.
-pub(crate) fn run(ipam: &Arc<IpamDriver>, networks: &NetworkDriver) -> ! {
-    loop {
-        thread::sleep(INTERVAL);
-        ipam.take_in_unread();
-        networks.take_in_unread();
-        ipam.remove_ended_pools();
-        Jobs::start(retries(ipam));
+    /// Repeats each failed release as long as the daemon runs.
+    pub(crate) fn keep_up(&self) -> ! {
+        loop {
+            thread::sleep(INTERVAL);
+            self.ipam.take_in_unread();
+            self.networks.take_in_unread();
+            self.ipam.remove_ended_pools();
+            jobs::run(self.retries(), Duration::ZERO);
+        }
     }
-}
 
-/// Jobs that try the releases that wait: those of a pool in turn, and no pool waits for another.
-fn retries(ipam: &Arc<IpamDriver>) -> Vec<Box<dyn FnOnce() + Send>> {
-    let mut jobs: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
-    for of_pool in ipam.pools.begin_waiting() {
-        let ipam = Arc::clone(ipam);
-        jobs.push(Box::new(move || ipam.retry(of_pool)));
+    /// A job for each pool that tries the pool's releases in turn: no pool waits for another.
+    fn retries(&self) -> Vec<Box<dyn FnOnce() + Send>> {
+        let mut jobs: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+        for pool in self.ipam.pools.all() {
+            let (ipam, waiting) = (Arc::clone(&self.ipam), pool.begin_waiting());
+            if !waiting.is_empty() {
+                jobs.push(Box::new(move || ipam.retry(waiting)));
+            }
+        }
+        jobs
     }
-    jobs
 }

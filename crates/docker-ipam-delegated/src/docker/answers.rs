@@ -14,7 +14,7 @@ pub(crate) struct Listed {
 }
 
 /// `GET /networks/ID`.
-#[derive(Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Network {
     #[serde(default)]
@@ -24,25 +24,28 @@ pub(crate) struct Network {
     pub(crate) ipam: Ipam,
     #[serde(default)]
     pub(crate) containers: BTreeMap<String, Endpoint>,
+    /// True if Docker has lost the network, with live-restore: only a container names it.
+    #[serde(skip)]
+    pub(crate) is_lost: bool,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(crate) struct Ipam {
     pub(crate) config: Vec<IpamConfig>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(crate) struct IpamConfig {
-    subnet: String,
-    pub(crate) gateway: String,
+    pub(crate) subnet: Subnet,
+    pub(crate) gateway: Address,
     #[serde(rename = "AuxiliaryAddresses")]
-    aux_addresses: BTreeMap<String, String>,
+    aux_addresses: BTreeMap<String, Address>,
 }
 
 /// A container's endpoint, as the network shows it, or a container that runs.
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(crate) struct Endpoint {
     /// Name of the container; only the network shows it.
@@ -53,16 +56,16 @@ pub(crate) struct Endpoint {
     #[serde(rename = "EndpointID")]
     pub(crate) endpoint_id: String,
     #[serde(rename = "IPv4Address", alias = "IPAddress")]
-    ipv4_address: String,
+    ipv4_address: Address,
     #[serde(rename = "IPv6Address", alias = "GlobalIPv6Address")]
-    ipv6_address: String,
+    ipv6_address: Address,
 }
 
 /// A container of `GET /containers/json`, which lists those that run.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(crate) struct Running {
-    names: Vec<String>,
+    pub(crate) names: Vec<String>,
     pub(crate) network_settings: NetworkSettings,
 }
 
@@ -73,35 +76,52 @@ pub(crate) struct NetworkSettings {
     pub(crate) networks: BTreeMap<String, Endpoint>,
 }
 
-impl IpamConfig {
-    /// The subnet. Docker shows it as it was given, with host bits: `10.88.0.1/16`, too.
-    pub(crate) fn subnet(&self) -> Option<IpNet> {
-        let subnet: Option<IpNet> = self.subnet.parse().ok();
-        subnet.map(|subnet| subnet.trunc())
+/// A subnet. Docker shows it as the user gave it, also with host bits: `10.88.0.1/16`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(from = "String")]
+pub(crate) struct Subnet(pub(crate) Option<IpNet>);
+
+impl From<String> for Subnet {
+    fn from(text: String) -> Self {
+        let subnet: Option<IpNet> = text.parse().ok();
+        Self(subnet.map(|subnet| subnet.trunc()))
+    }
+}
+
+/// An address: `10.0.0.2/16` or `10.0.0.2`, or an empty text.
+#[derive(Debug, Default, Deserialize)]
+#[serde(from = "String")]
+pub(crate) struct Address(pub(crate) Option<IpAddr>);
+
+impl From<String> for Address {
+    fn from(text: String) -> Self {
+        let ip = text.split('/').next();
+        Self(ip.and_then(|ip| ip.parse().ok()))
+    }
+}
+
+impl Network {
+    /// The addresses of the network itself: gateways and auxiliary ones.
+    pub(crate) fn ips(&self) -> impl Iterator<Item = IpAddr> {
+        let configs = self.ipam.config.iter();
+        let of_config = |config: &'_ IpamConfig| -> Vec<IpAddr> {
+            let aux = config.aux_addresses.values();
+            aux.chain([&config.gateway]).filter_map(|ip| ip.0).collect()
+        };
+        configs.flat_map(of_config)
     }
 
-    /// The gateway and the auxiliary addresses.
-    pub(crate) fn ips(&self) -> impl Iterator<Item = IpAddr> {
-        let aux = self.aux_addresses.values();
-        aux.chain([&self.gateway]).filter_map(address)
+    /// True if this is a subnet of the network.
+    pub(crate) fn has_subnet(&self, subnet: IpNet) -> bool {
+        let mut configs = self.ipam.config.iter();
+        configs.any(|config| config.subnet.0 == Some(subnet))
     }
 }
 
 impl Endpoint {
-    pub(crate) fn ips(&self) -> Vec<IpAddr> {
-        let texts = [&self.ipv4_address, &self.ipv6_address].into_iter();
-        texts.filter_map(address).collect()
+    /// The addresses.
+    pub(crate) fn ips(&self) -> impl Iterator<Item = IpAddr> {
+        let ips = [&self.ipv4_address, &self.ipv6_address].into_iter();
+        ips.filter_map(|ip| ip.0)
     }
-}
-
-impl Running {
-    pub(crate) fn name(&self) -> &str {
-        let name = self.names.first();
-        name.map_or("", |name| name.trim_start_matches('/'))
-    }
-}
-
-/// The address of `10.0.0.2/16` or `10.0.0.2`.
-fn address(text: impl AsRef<str>) -> Option<IpAddr> {
-    text.as_ref().split('/').next()?.parse().ok()
 }

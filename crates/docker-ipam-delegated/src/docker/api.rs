@@ -1,7 +1,7 @@
 //! One HTTP call over a unix socket, as a client.
 //!
 //! The version is 1.0: the end of the connection is the end of the answer, so no answer comes
-//! in chunks. A part of an answer is no JSON, so it is never taken for the whole.
+//! in chunks. An incomplete answer is invalid JSON, so it is never used.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;

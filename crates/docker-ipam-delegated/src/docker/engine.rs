@@ -3,20 +3,19 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use ipam::IpNet;
 use serde::de::DeserializeOwned;
 
-use crate::docker::answers::{self, Endpoint, IpamConfig, Listed, Running};
+use crate::docker::answers::{Endpoint, Listed, Network, Running};
 use crate::docker::api::call;
 use crate::go_json::without_nulls;
 
-/// Docker's whole answer: the networks that it lists, each followed by its containers, and then
-/// the containers that run in networks that it has lost, with live-restore.
+/// Docker's whole answer: the networks that it lists, and then those that it has lost, with
+/// live-restore, each with one container that runs in it.
 #[derive(Debug, Default)]
-pub struct Engine(Vec<Use>);
+pub struct Engine(Vec<Network>);
 
 /// Docker's names of what has an address or an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,24 +24,6 @@ pub struct User {
     pub network: String,
     /// The container; `None` if the network itself has it.
     pub container: Option<String>,
-}
-
-/// A use of addresses: by a container, or by the network itself.
-#[derive(Debug)]
-struct Use {
-    network: Arc<Network>,
-    container: Option<String>,
-    /// Docker's ID of the endpoint; empty for the network itself.
-    endpoint_id: String,
-    ips: Vec<IpAddr>,
-}
-
-#[derive(Debug)]
-struct Network {
-    id: String,
-    name: String,
-    /// Its subnets, each with whether the answer names a gateway; `None` for a lost network.
-    subnets: Option<Vec<(IpNet, bool)>>,
 }
 
 impl Engine {
@@ -56,122 +37,105 @@ impl Engine {
         let mut networks = Vec::new();
         for Listed { id } in listed {
             // A network that is removed meanwhile is an error: what it had isn't lost yet.
-            let mut network: answers::Network = get(socket, &format!("/networks/{id}"))?;
-            network.id = id;
-            networks.push(network);
+            let network: Network = get(socket, &format!("/networks/{id}"))?;
+            networks.push(Network { id, ..network });
         }
         let running: Vec<Running> = get(socket, "/containers/json")?;
-        Ok(Self::new(&networks, &running))
+        Ok(Self::new(networks, running))
     }
 
-    pub(crate) fn new(networks: &[answers::Network], running: &[Running]) -> Self {
-        let mut uses = Vec::new();
-        for network in networks {
-            let configs = &network.ipam.config;
-            let subnet = |config: &IpamConfig| Some((config.subnet()?, !config.gateway.is_empty()));
-            let listed = Arc::new(Network {
-                id: network.id.clone(),
-                name: network.name.clone(),
-                subnets: Some(configs.iter().filter_map(subnet).collect()),
-            });
-            uses.push(Use {
-                network: Arc::clone(&listed),
-                container: None,
-                endpoint_id: String::new(),
-                ips: configs.iter().flat_map(IpamConfig::ips).collect(),
-            });
-            let containers = network.containers.values();
-            uses.extend(containers.map(|endpoint| Use::of(&listed, &endpoint.name, endpoint)));
-        }
-        let listed: BTreeSet<&String> = networks.iter().map(|network| &network.id).collect();
+    pub(crate) fn new(mut networks: Vec<Network>, running: Vec<Running>) -> Self {
+        let ids = networks.iter().map(|network| network.id.clone());
+        let listed: BTreeSet<String> = ids.collect();
         for container in running {
-            for (name, endpoint) in &container.network_settings.networks {
+            let container_name = container.names.first();
+            let container_name = container_name.map_or("", |name| name.trim_start_matches('/'));
+            for (name, mut endpoint) in container.network_settings.networks {
                 // A listed network's answer names its containers.
                 if !listed.contains(&endpoint.network_id) {
-                    let lost = Arc::new(Network {
+                    endpoint.name = container_name.to_owned();
+                    networks.push(Network {
                         id: endpoint.network_id.clone(),
-                        name: name.clone(),
-                        subnets: None,
+                        name,
+                        containers: [(String::new(), endpoint)].into(),
+                        is_lost: true,
+                        ..Network::default()
                     });
-                    uses.push(Use::of(&lost, container.name(), endpoint));
                 }
             }
         }
-        Self(uses)
+        Self(networks)
     }
 
     /// Docker's names of the network, and of the container, that has this address of this
     /// subnet; `None` if none has it.
     pub fn user_of(&self, subnet: IpNet, ip: IpAddr) -> Option<User> {
-        self.user(|one| {
-            let is_of_subnet = match &one.network.subnets {
-                Some(subnets) => subnets.iter().any(|other| other.0 == subnet),
-                None => true,
-            };
-            is_of_subnet && one.ips.contains(&ip)
+        self.user(|network, endpoint| {
+            (network.is_lost || network.has_subnet(subnet)) && has(network, endpoint, ip)
         })
     }
 
     /// Docker's names of a network, and of the container, that has this address, whatever
     /// the subnet.
     pub fn user_of_address(&self, ip: IpAddr) -> Option<User> {
-        self.user(|one| one.ips.contains(&ip))
+        self.user(|network, endpoint| has(network, endpoint, ip))
     }
 
     /// Docker's names of the network and the container of an endpoint.
     pub fn user_of_endpoint(&self, id: &str) -> Option<User> {
-        self.user(|one| one.endpoint_id == id)
+        self.user(|_, endpoint| endpoint.is_some_and(|endpoint| endpoint.endpoint_id == id))
     }
 
     /// Docker's name of the network of this ID.
     pub fn user_of_network(&self, id: &str) -> Option<User> {
-        self.user(|one| one.network.id == id)
+        self.user(|network, _| network.id == id)
     }
 
     /// Docker's name of a network that has this subnet, or of a container that runs in a lost
     /// network and needs the subnet.
     pub fn user_of_subnet(&self, subnet: IpNet) -> Option<User> {
-        self.user(|one| match &one.network.subnets {
-            Some(subnets) => subnets.iter().any(|other| other.0 == subnet),
-            None => one.ips.iter().any(|ip| subnet.contains(ip)),
+        self.user(|network, endpoint| {
+            let mut ips = endpoint.into_iter().flat_map(Endpoint::ips);
+            network.has_subnet(subnet) || network.is_lost && ips.any(|ip| subnet.contains(&ip))
         })
     }
 
     /// True if every network that has this subnet names a gateway.
     pub fn names_gateways(&self, subnet: IpNet) -> bool {
-        let mut subnets = self
-            .0
-            .iter()
-            .flat_map(|one| one.network.subnets.iter().flatten());
-        subnets.all(|(other, has_gateway)| *other != subnet || *has_gateway)
+        let mut configs = self.0.iter().flat_map(|network| &network.ipam.config);
+        configs.all(|config| config.subnet.0 != Some(subnet) || config.gateway.0.is_some())
     }
 
     /// All addresses in the answer: of containers, gateways and auxiliary ones.
     pub fn addresses(&self) -> BTreeSet<IpAddr> {
-        self.0
-            .iter()
-            .flat_map(|one| one.ips.iter().copied())
-            .collect()
+        let networks = self.0.iter();
+        let ips = networks.flat_map(|network| {
+            let endpoints = network.containers.values();
+            network.ips().chain(endpoints.flat_map(Endpoint::ips))
+        });
+        ips.collect()
     }
 
-    /// The first user that is meant: the network itself comes before its containers.
-    fn user(&self, is_meant: impl Fn(&Use) -> bool) -> Option<User> {
-        let found = self.0.iter().find(|one| is_meant(one))?;
-        Some(User {
-            network: found.network.name.clone(),
-            container: found.container.clone(),
+    /// The first match: a network itself, without an endpoint, comes before its containers. A lost
+    /// network has only its container.
+    fn user(&self, is_meant: impl Fn(&Network, Option<&Endpoint>) -> bool) -> Option<User> {
+        self.0.iter().find_map(|network| {
+            let own = (!network.is_lost).then_some(None);
+            let mut users = own.into_iter().chain(network.containers.values().map(Some));
+            let found = users.find(|endpoint| is_meant(network, *endpoint))?;
+            Some(User {
+                network: network.name.clone(),
+                container: found.map(|endpoint| endpoint.name.clone()),
+            })
         })
     }
 }
 
-impl Use {
-    fn of(network: &Arc<Network>, container: &str, endpoint: &Endpoint) -> Self {
-        Self {
-            network: Arc::clone(network),
-            container: Some(container.to_owned()),
-            endpoint_id: endpoint.endpoint_id.clone(),
-            ips: endpoint.ips(),
-        }
+/// True if an endpoint, or without one the network itself, has this address.
+fn has(network: &Network, endpoint: Option<&Endpoint>, ip: IpAddr) -> bool {
+    match endpoint {
+        Some(endpoint) => endpoint.ips().any(|other| other == ip),
+        None => network.ips().any(|other| other == ip),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Judges, by Docker's whole answer, whether Docker still has what was made for it.
+//! Judges by Docker's whole answer whether Docker still has an address, a pool, an endpoint or a
+//! network.
 //!
 //! This is the only place where an answer of Docker's becomes a release.
 
@@ -8,7 +9,7 @@ use ipam::IpNet;
 
 use crate::docker::engine::{Engine, User};
 
-/// What was made for Docker, as far as Docker can be asked for it.
+/// A thing that the daemon has made for Docker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held<'a> {
     /// A pool.
@@ -25,14 +26,14 @@ pub enum Held<'a> {
     Endpoint(&'a str),
 }
 
-/// What Docker's answer says.
+/// The judgement of one thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Docker has it.
     InUse(User),
     /// Docker doesn't have it.
     Lost,
-    /// Docker's answer doesn't say, for this reason.
+    /// Unknown from Docker's answer, for this reason.
     Unknown(&'static str),
 }
 

@@ -32,7 +32,7 @@ fn read(networks: &[&str], running: &[&str]) -> Engine {
     let running = running
         .iter()
         .map(|json| serde_json::from_str(json).unwrap());
-    Engine::new(&networks.collect::<Vec<_>>(), &running.collect::<Vec<_>>())
+    Engine::new(networks.collect(), running.collect())
 }
 
 fn named(user: &User) -> String {

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use crate::http::answer::Answer;
 use crate::http::body;
-use crate::http::refusal::{Refusal, impossible};
+use crate::http::refusal::Refusal;
 use crate::lock::lock;
 
 /// The largest body, in bytes.
@@ -104,7 +104,7 @@ async fn answer(calls: Arc<Calls>, request: Request<Incoming>) -> Result<Answer,
     });
     sent.await.unwrap_or_else(|_| {
         tracing::error!("a call has failed");
-        Err(impossible("the daemon has failed; see its log"))
+        Err(Refusal::new(200, "the daemon has failed; see its log"))
     })
 }
 

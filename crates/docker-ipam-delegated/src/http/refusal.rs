@@ -1,12 +1,11 @@
-//! Reason why a call of Docker's is refused, and its HTTP status.
+//! Refusal of a call: its HTTP status and the reason.
 
 use std::fmt;
-use std::io;
 
-/// The reason why a call fails.
+/// A refused call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// The HTTP status: 200 if the request is understood, and can't be done.
+    /// The HTTP status: 200 if the request is understood, but can't be done.
     pub(crate) status: u16,
     why: String,
 }
@@ -25,29 +24,23 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl From<cni::Error> for Refusal {
-    /// The message. The details are for the log: people read what Docker prints in one
-    /// line.
-    fn from(error: cni::Error) -> Self {
-        if !error.details.is_empty() {
+impl From<anyhow::Error> for Refusal {
+    /// The details of a CNI error are only logged: Docker prints the reason in one line.
+    fn from(error: anyhow::Error) -> Self {
+        if let Some(error) = error.downcast_ref::<cni::Error>()
+            && !error.details.is_empty()
+        {
             tracing::info!(error.code, error.msg, error.details);
         }
-        impossible(error.msg)
+        Self::new(200, message(&error))
     }
 }
 
-impl From<io::Error> for Refusal {
-    fn from(error: io::Error) -> Self {
-        impossible(error.to_string())
-    }
-}
-
-/// The refusal of a request that is understood, and can't be done.
-pub(crate) fn impossible(why: impl Into<String>) -> Refusal {
-    Refusal::new(200, why)
-}
-
-/// The refusal to do what could not be remembered.
-pub(crate) fn cant_remember(error: &io::Error) -> Refusal {
-    impossible(format!("the daemon's state can't be written: {error}"))
+/// The message of an error in one line, without the code and the details of a CNI error.
+pub(crate) fn message(error: &anyhow::Error) -> String {
+    let causes = error.chain().map(|cause| match cause.downcast_ref() {
+        Some(cni::Error { msg, .. }) => msg.clone(),
+        None => cause.to_string(),
+    });
+    causes.collect::<Vec<_>>().join(": ")
 }

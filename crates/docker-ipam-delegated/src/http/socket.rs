@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -10,18 +10,13 @@ use anyhow::{Context, Result, bail};
 use listenfd::ListenFd;
 use rustix::fs::Mode;
 use rustix::process::umask;
+use state_files::FileId;
 
-/// A socket that listens. If it was made here, its file goes with this.
+/// A socket that listens. If it was made here, its file is removed with this.
 pub(crate) struct Socket {
     pub(crate) listener: UnixListener,
-    made: Option<Made>,
-}
-
-/// The file of a socket that was made here.
-struct Made {
-    path: PathBuf,
-    /// Its device and inode, which stay its own as long as the listener is open.
-    id: (u64, u64),
+    /// The file that was made here. Nobody else has its identity as long as the listener is open.
+    made: Option<(PathBuf, FileId)>,
 }
 
 impl Socket {
@@ -43,8 +38,8 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Somebody may have put another one in its place.
-        if let Some(Made { path, id }) = &self.made
+        // Somebody may have replaced it.
+        if let Some((path, id)) = &self.made
             && id_of(path).is_ok_and(|now| now == *id)
         {
             let _ = fs::remove_file(path);
@@ -61,7 +56,7 @@ fn make(path: &Path) -> Result<Socket> {
     }
     match UnixStream::connect(path) {
         Ok(_) => bail!("another daemon listens there"),
-        // What a daemon that was killed has left, or no socket at all.
+        // The socket of a killed daemon, or a file of another kind.
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
             if !fs::symlink_metadata(path)?.file_type().is_socket() {
                 bail!("it is there, and is no socket");
@@ -75,52 +70,10 @@ fn make(path: &Path) -> Result<Socket> {
     let listener = UnixListener::bind(path);
     umask(before);
     let listener = listener?;
-    let made = Made {
-        path: path.to_owned(),
-        id: id_of(path)?,
-    };
-    Ok(Socket {
-        listener,
-        made: Some(made),
-    })
+    let made = Some((path.to_owned(), id_of(path)?));
+    Ok(Socket { listener, made })
 }
 
-fn id_of(path: &Path) -> io::Result<(u64, u64)> {
-    let metadata = fs::symlink_metadata(path)?;
-    Ok((metadata.dev(), metadata.ino()))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    #[test]
-    fn what_is_no_socket_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
-        fs::write(&file, "kept").unwrap();
-        symlink(&file, &link).unwrap();
-        for path in [&file, &link] {
-            let error = make(path).err().unwrap().to_string();
-            assert_eq!(error, "it is there, and is no socket");
-        }
-        assert_eq!(fs::read_to_string(&link).unwrap(), "kept");
-    }
-
-    #[test]
-    fn the_file_goes_at_the_end_unless_it_is_another_ones() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("socket");
-        drop(make(&path).unwrap());
-        assert!(!path.exists());
-        let first = make(&path).unwrap();
-        fs::remove_file(&path).unwrap();
-        let second = make(&path).unwrap();
-        drop(first);
-        assert!(path.exists());
-        drop(second);
-        assert!(!path.exists());
-    }
+fn id_of(path: &Path) -> io::Result<FileId> {
+    Ok(FileId::from(&fs::symlink_metadata(path)?))
 }

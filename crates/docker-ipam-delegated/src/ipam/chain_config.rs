@@ -1,13 +1,14 @@
 //! Network configurations of the chains that serve Docker.
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
 
-use cni::{Error, NetworkConfig, NetworkName, Object};
+use anyhow::{Context, Result, ensure};
+use chain::record::state_dir;
+use cni::{Environment, Error, NetworkConfig, NetworkName, Object};
 use ipam::IpNet;
 use serde_json::json;
 
-use crate::http::refusal::{Refusal, impossible};
+use crate::command_line::CommandLine;
 use crate::pool_filter::{self, Wanted};
 use crate::state::pool::{LOCAL, Pool, network_config, range_of};
 
@@ -19,19 +20,8 @@ const OURS: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
 /// interface. Docker asks for one before there is either.
 const DHCP: &str = "dhcp";
 
-/// Folders of networks that name no network configuration.
-#[derive(Clone, Debug)]
-pub(crate) struct Folders {
-    /// The reservations.
-    pub(crate) data: PathBuf,
-    /// The chains' records.
-    pub(crate) records: PathBuf,
-    /// The index over the reservations; `None` for the allocator's default.
-    pub(crate) cache: Option<PathBuf>,
-}
-
 /// The configuration of a pool that no network configuration serves.
-pub(crate) fn of_subnet(space: &NetworkName, subnet: IpNet, folders: &Folders) -> Object {
+pub(crate) fn of_subnet(space: &NetworkName, subnet: IpNet, arguments: &CommandLine) -> Object {
     let subnet = subnet.to_string().replace(':', "_").replace('/', "-");
     let mut config = Object::new();
     config.set("cniVersion", "1.1.0");
@@ -46,78 +36,66 @@ pub(crate) fn of_subnet(space: &NetworkName, subnet: IpNet, folders: &Folders) -
         &json!({
             "type": "ipam-delegated",
             "delegates": OURS,
-            "dataDir": folders.data,
-            "stateDir": folders.records,
-            "cacheDir": folders.cache,
+            "dataDir": arguments.data_dir,
+            "stateDir": arguments.records(),
+            "cacheDir": arguments.cache_dir,
         }),
     );
     config
 }
 
-/// The configuration of a network configuration's chain: its plugin with an `ipam`
-/// section, with the name of Docker's network on it.
+/// The configuration of a network configuration's chain: its plugin with an `ipam` section, with
+/// the name of Docker's network. It also names the folder of the records, since tools that read
+/// them have another environment.
 ///
 /// # Errors
 ///
 /// There is no such plugin, or its `ipam` is wrong.
-pub(crate) fn of_conflist(list: &Object, name: &NetworkName) -> Result<Object, Refusal> {
+pub(crate) fn of_conflist(
+    list: &Object,
+    name: &NetworkName,
+    environment: &Environment,
+) -> Result<Object> {
     let plugins: Vec<Object> = list.read("", "plugins")?.unwrap_or_default();
     let has_ipam = |plugin: &Object| plugin.get("ipam").is_some_and(|raw| raw.get() != "null");
     let plugin = plugins.into_iter().find(has_ipam);
-    let mut config = plugin
-        .ok_or_else(|| impossible(format!("conflist {name}: no plugin has an ipam section")))?;
+    let mut config =
+        plugin.with_context(|| format!("conflist {name}: no plugin has an ipam section"))?;
     if let Some(version) = list.get("cniVersion") {
         config.set("cniVersion", version);
     }
     let mut ipam: Object = config.read("", "ipam")?.unwrap_or_default();
     let kind: Option<String> = ipam.read("ipam", "type")?;
-    let delegates: Vec<String> = match kind.as_deref() {
-        Some("ipam-delegated") => ipam.read("ipam", "delegates")?.unwrap_or_default(),
-        Some("host-local") => OURS.map(str::to_owned).to_vec(),
-        Some(other) => vec![other.to_owned()],
-        None => return Err(impossible(format!("conflist {name}: ipam.type is missing"))),
+    let kind = kind.with_context(|| format!("conflist {name}: ipam.type is missing"))?;
+    let mut delegates: Vec<String> = match kind.as_str() {
+        "ipam-delegated" => ipam.read("ipam", "delegates")?.unwrap_or_default(),
+        "host-local" => OURS.map(str::to_owned).to_vec(),
+        _ => vec![kind],
     };
-    if delegates.iter().any(|name| name == DHCP) {
-        return Err(impossible(format!(
-            "conflist {name}: ipam has the delegate {DHCP}, which needs the container's \
-             network namespace, and Docker asks for an address before there is one; with \
-             --driver ipam-delegated --ipam-driver null, the namespace is there"
-        )));
-    }
-    let selectors = selectors(&delegates);
-    // An allocator without pools knows only the network's name, so the name must be the same.
-    let own_name = if selectors > 0 {
-        format!("docker-{name}")
-    } else {
-        name.to_string()
-    };
-    config.set("name", &own_name);
-    let mut all = delegates;
-    if selectors > 0 {
-        all.insert(selectors, pool_filter::NAME.to_owned());
+    ensure!(
+        delegates.iter().all(|name| name != DHCP),
+        "conflist {name}: ipam has the delegate {DHCP}, which needs the container's network \
+         namespace, and Docker asks for an address before there is one; with \
+         --driver ipam-delegated --ipam-driver null, the namespace is there"
+    );
+    let is_selector = |name: &&String| cni::is_selector(name);
+    match delegates.iter().take_while(is_selector).count() {
+        // An allocator without pools knows only the network's name, so the name must be the same.
+        0 => config.set("name", name),
+        selectors => {
+            config.set("name", &format!("docker-{name}"));
+            delegates.insert(selectors, pool_filter::NAME.to_owned());
+        }
     }
     ipam.set("type", "ipam-delegated");
-    ipam.set("delegates", &all);
+    ipam.set("delegates", &delegates);
     // Docker keeps auxiliary addresses over a reboot, and doesn't request them again.
     ipam.remove("reclaim");
     config.set("ipam", &ipam);
-    Ok(config)
-}
-
-/// Number of the selectors that come before all other delegates.
-fn selectors(delegates: &[String]) -> usize {
-    let names = delegates.iter();
-    names.take_while(|name| cni::is_selector(name)).count()
-}
-
-/// The configuration with the folder of the chain's records in it.
-///
-/// # Errors
-///
-/// `ipam` is wrong.
-pub(crate) fn with_state_dir(mut config: Object, state_dir: &Path) -> Result<Object, Error> {
-    let mut ipam: Object = config.read("", "ipam")?.unwrap_or_default();
-    ipam.set("stateDir", state_dir);
+    ipam.set(
+        "stateDir",
+        &state_dir(&network_config(&config)?, environment)?,
+    );
     config.set("ipam", &ipam);
     Ok(config)
 }
@@ -147,9 +125,8 @@ pub(crate) fn of_address(
     pool: &Pool,
     requested: Option<IpAddr>,
     gateway: Option<IpAddr>,
-) -> Result<NetworkConfig, Refusal> {
-    let mut config: Object =
-        serde_json::from_str(&pool.config).map_err(|error| impossible(error.to_string()))?;
+) -> Result<NetworkConfig> {
+    let mut config: Object = serde_json::from_str(&pool.config)?;
     // Docker may request an address of the pool that is not in the sub-pool.
     let is_inside = |range: &IpNet| requested.is_none_or(|ip| range.contains(&ip));
     let range = pool.range.filter(is_inside);
@@ -175,15 +152,13 @@ pub(crate) fn of_address(
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
     use crate::state::pool::GLOBAL;
 
-    fn folders() -> Folders {
-        Folders {
-            data: "/data".into(),
-            records: "/state/records".into(),
-            cache: None,
-        }
+    fn arguments() -> CommandLine {
+        CommandLine::parse_from(["docker-ipam-delegated"])
     }
 
     fn conflist(ipam: &str) -> Result<String, String> {
@@ -191,7 +166,9 @@ mod tests {
             r#"{{"cniVersion":"1.0.0","name":"web","plugins":[{{"type":"bridge","ipam":{ipam}}}]}}"#
         );
         let list = serde_json::from_str(&list).unwrap();
-        let config = of_conflist(&list, &"web".parse().unwrap()).map_err(|why| why.to_string())?;
+        let environment = Environment::default();
+        let config = of_conflist(&list, &"web".parse().unwrap(), &environment);
+        let config = config.map_err(|why| why.to_string())?;
         Ok(serde_json::to_string(&config).unwrap())
     }
 
@@ -200,7 +177,7 @@ mod tests {
         let ipam = r#"{"type":"ipam-delegated","delegates":["ipam-ds-rules","ipam-da-host-local"],"pools":{"a":{"subnet":"10.1.0.0/24"}}}"#;
         assert_eq!(
             conflist(ipam).unwrap(),
-            r#"{"type":"bridge","ipam":{"type":"ipam-delegated","delegates":["ipam-ds-rules","docker-ipam-delegated","ipam-da-host-local"],"pools":{"a":{"subnet":"10.1.0.0/24"}}},"cniVersion":"1.0.0","name":"docker-web"}"#
+            r#"{"type":"bridge","ipam":{"type":"ipam-delegated","delegates":["ipam-ds-rules","docker-ipam-delegated","ipam-da-host-local"],"pools":{"a":{"subnet":"10.1.0.0/24"}},"stateDir":"/var/lib/cni/ipam-delegated"},"cniVersion":"1.0.0","name":"docker-web"}"#
         );
     }
 
@@ -256,7 +233,7 @@ mod tests {
     fn a_subnets_network_has_a_name_for_its_space() {
         let name = |space: &str, subnet: &str| {
             let (space, subnet) = (space.parse().unwrap(), subnet.parse().unwrap());
-            let config = of_subnet(&space, subnet, &folders());
+            let config = of_subnet(&space, subnet, &arguments());
             network_config(&config).unwrap().name().to_string()
         };
         assert_eq!(name(LOCAL, "10.201.0.0/24"), "docker-10.201.0.0-24");
@@ -273,7 +250,7 @@ mod tests {
             let config = of_subnet(
                 &LOCAL.parse().unwrap(),
                 "10.1.0.0/16".parse().unwrap(),
-                &folders(),
+                &arguments(),
             );
             let pool = Pool {
                 range: Some("10.1.0.0/24".parse().unwrap()),

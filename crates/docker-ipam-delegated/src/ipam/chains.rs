@@ -1,22 +1,24 @@
 //! Runs chains, with our plugins linked into this process.
 
-use std::ffi::OsString;
-use std::net::IpAddr;
-use std::path::PathBuf;
-
-use chain::record as records;
+use chain::record::record_of;
 use chain::{Chain, Failure, Outcome, Plugins};
-use cni::{Attachment, ContainerId, DelegateName, Environment, Error, IpamResult, NetworkConfig};
+use cni::{
+    Attachment, ContainerId, DelegateName, Environment, Error, IpamResult, NetworkConfig, Object,
+};
+use ipam::{IpNet, Range, pools_of_result};
 
+use crate::ipam::chain_config::of_question;
 use crate::ipam::delegate_log::DelegateLog;
-use crate::ipam::held::LivePool;
+use crate::ipam::facts::cni_args;
+use crate::ipam::live_pool::LivePool;
+use crate::ipam::plugin_environment::for_plugins;
 use crate::linked_plugins::LINKED;
-use crate::state::address_record::IFNAME;
-use crate::state::caller_line::CallerLine;
-use crate::state::pool::PoolChain;
+use crate::pool_filter::ranges;
+use crate::state::pool::{Facts, PoolChain};
+use crate::state::record::{CallerLine, IFNAME};
 
-/// The network namespace that plugins are told of. An address is asked for before there
-/// is one; this is the host's, which none of them enters.
+/// The network namespace that plugins are told of. An address is requested before there is one;
+/// this is the host's, which none of them enters.
 const NETNS: &str = "/proc/self/ns/net";
 
 /// The container ID that selectors are told when a pool is chosen: there is no container yet.
@@ -25,15 +27,13 @@ const CHOICE: &str = "docker-choice";
 /// Runs chains.
 pub(crate) struct Chains {
     /// The environment of every call.
-    environment: Environment,
+    pub(crate) environment: Environment,
 }
 
 impl Chains {
-    /// Chains whose plugins are found in this `CNI_PATH`, with these variables.
-    pub(crate) fn new(cni_path: &str, variables: &[(OsString, OsString)]) -> Self {
-        let environment: Environment = variables.iter().cloned().collect();
-        let environment = environment
-            .with("CNI_PATH", cni_path)
+    /// Chains whose plugins are found in this `CNI_PATH`.
+    pub(crate) fn new(cni_path: &str) -> Self {
+        let environment = for_plugins(cni_path)
             .with("CNI_NETNS", NETNS)
             .with("CNI_IFNAME", IFNAME);
         Self { environment }
@@ -56,11 +56,11 @@ impl Chains {
         let environment = self.environment_of(container_id.as_str(), args);
         let line = CallerLine::Pool(pool.id.clone()).to_raw();
         let chain = chain(config, &environment)?.with_caller_line(line);
-        let output = chain.add(&attachment(container_id)?)?;
+        let output = chain.add(&attachment(container_id))?;
         IpamResult::read("the chain's result", output.json())
     }
 
-    /// DEL of such an attachment; waits for its turn. What is gone already is no error.
+    /// DEL of such an attachment; waits for its turn. An attachment that is gone is no error.
     ///
     /// # Errors
     ///
@@ -70,26 +70,34 @@ impl Chains {
         self.release(&pool.chain.config, container_id)
     }
 
-    /// The result of a chain's selectors, which hold nothing; `None` if it has no selector.
+    /// The ranges of the pools that the selectors of a configuration choose if Docker asks for
+    /// this subnet; `None` if there is no selector. Selectors hold nothing.
     ///
     /// # Errors
     ///
     /// The first failed selector's, with its name.
     pub(crate) fn ask(
         &self,
-        config: &NetworkConfig,
-        args: &str,
-    ) -> Result<Option<IpamResult>, Error> {
-        let environment = self.environment_of(CHOICE, args);
-        let mut answers = chain(config, &environment)?.dry_run(DelegateName::is_selector);
+        config: &Object,
+        subnet: Option<IpNet>,
+        facts: &Facts,
+    ) -> Result<Option<Vec<Range>>, Error> {
+        let config = of_question(config, subnet)?;
+        let environment = self.environment_of(CHOICE, &cni_args(facts, ""));
+        let mut answers = chain(&config, &environment)?.dry_run(DelegateName::is_selector);
         let Some((name, last)) = answers.pop() else {
             return Ok(None);
         };
         let failure = match last {
             Outcome::Result(output) => {
-                return IpamResult::read("the selectors' result", output.json()).map(Some);
+                let result = IpamResult::read("the selectors' result", output.json())?;
+                let mut chosen = Vec::new();
+                for pool in pools_of_result(&result)? {
+                    chosen.extend(ranges(&pool)?.into_iter().map(|(_, range)| range));
+                }
+                return Ok(Some(chosen));
             }
-            Outcome::Nothing => Failure::Silent,
+            Outcome::Nothing => Failure::silent(),
             Outcome::Failed(failure) => failure,
         };
         let error = failure.to_error();
@@ -110,32 +118,20 @@ impl Chains {
         let environment = self.environment_of(container_id.as_str(), "");
         let plugins = Plugins::in_cni_path(&environment)?.and_linked(LINKED);
         let chain = Chain::for_del(config, &environment, plugins)?.observed_by(&DelegateLog);
-        chain.del(&attachment(container_id)?)
+        chain.del(&attachment(container_id))
     }
 
     /// False if the chain certainly has no record of an attachment: then the attachment holds
     /// nothing.
     pub(crate) fn may_have_record(&self, pool: &LivePool, container_id: &ContainerId) -> bool {
         let PoolChain { config, records } = &pool.chain;
-        let record = attachment(container_id)
-            .map(|attachment| records::record_of(records, config.name(), &attachment));
-        !matches!(record, Ok(Ok(None)))
-    }
-
-    /// The folder of the records of a configuration's chain.
-    ///
-    /// # Errors
-    ///
-    /// Code 7 or 4: the path is relative.
-    pub(crate) fn state_dir(&self, config: &NetworkConfig) -> Result<PathBuf, Error> {
-        records::state_dir(config, &self.environment)
+        let record = record_of(records, config.name(), &attachment(container_id));
+        !matches!(record, Ok(None))
     }
 
     fn environment_of(&self, container_id: &str, args: &str) -> Environment {
-        let environment = self
-            .environment
-            .clone()
-            .with("CNI_CONTAINERID", container_id);
+        let environment = self.environment.clone();
+        let environment = environment.with("CNI_CONTAINERID", container_id);
         match args {
             "" => environment,
             args => environment.with("CNI_ARGS", args),
@@ -148,18 +144,9 @@ fn chain<'a>(config: &'a NetworkConfig, environment: &'a Environment) -> Result<
     Ok(Chain::new(config, environment, plugins)?.observed_by(&DelegateLog))
 }
 
-fn attachment(container_id: &ContainerId) -> Result<Attachment, Error> {
-    let ifname = IFNAME.parse().map_err(|_| Error::environment(IFNAME))?;
-    Ok(Attachment {
+fn attachment(container_id: &ContainerId) -> Attachment {
+    Attachment {
         container_id: container_id.clone(),
-        ifname,
-    })
-}
-
-/// The first of these addresses that is in this subnet.
-pub(crate) fn address_in(
-    mut ips: impl Iterator<Item = IpAddr>,
-    subnet: ipam::IpNet,
-) -> Option<IpAddr> {
-    ips.find(|ip| subnet.contains(ip))
+        ifname: IFNAME.parse().expect("it is an interface name"),
+    }
 }

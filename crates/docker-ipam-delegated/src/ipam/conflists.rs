@@ -2,46 +2,33 @@
 
 use std::path::Path;
 
+use anyhow::{Result, bail};
 use cni::Object;
-use conflist::{Conflist, Found, Problem};
-
-use crate::http::refusal::{Refusal, impossible};
+use conflist::{Found, Problem};
 
 /// The network configuration of this name, in a folder, as a list.
 ///
 /// # Errors
 ///
 /// There is none, or the folder can't be read.
-pub(crate) fn find(folder: &Path, name: &str) -> Result<Object, Refusal> {
+pub(crate) fn find(folder: &Path, name: &str) -> Result<Object> {
     let found = Found::in_folders(&[folder]);
     let mut conflists = found.conflists.iter();
-    match conflists.find(|conflist| conflist.name.as_str() == name) {
-        Some(conflist) => list(conflist),
-        None => Err(missing(folder, name, &found.problems)),
+    let Some(conflist) = conflists.find(|conflist| conflist.name.as_str() == name) else {
+        let folder = folder.display();
+        let mut why = format!("no network configuration in {folder} has the name {name:?}");
+        let text = |problem: &Problem| format!("{}: {}", problem.path.display(), problem.reason);
+        let problems: Vec<String> = found.problems.iter().map(text).collect();
+        if !problems.is_empty() {
+            why += &format!("; unreadable: {}", problems.join("; "));
+        }
+        bail!(why);
+    };
+    if let Some(version) = &conflist.unsupported_version {
+        let file = conflist.file.display();
+        bail!("{file}: cniVersion {version} is not supported");
     }
-}
-
-fn list(conflist: &Conflist) -> Result<Object, Refusal> {
-    match &conflist.unsupported_version {
-        None => Ok(conflist.as_list()),
-        Some(version) => Err(impossible(format!(
-            "{}: cniVersion {version} is not supported",
-            conflist.file.display()
-        ))),
-    }
-}
-
-fn missing(folder: &Path, name: &str, problems: &[Problem]) -> Refusal {
-    let mut why = format!(
-        "no network configuration in {} has the name {name:?}",
-        folder.display()
-    );
-    let text = |problem: &Problem| format!("{}: {}", problem.path.display(), problem.reason);
-    let problems: Vec<String> = problems.iter().map(text).collect();
-    if !problems.is_empty() {
-        why += &format!("; unreadable: {}", problems.join("; "));
-    }
-    impossible(why)
+    Ok(conflist.as_list())
 }
 
 #[cfg(test)]

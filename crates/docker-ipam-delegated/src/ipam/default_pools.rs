@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use anyhow::{Context, Error, Result};
 use ipam::{Interval, IpNet, parse_subnet};
 
 /// What `--default-pool` is if it isn't given: IPv4, and unique local addresses of IPv6.
@@ -53,29 +54,23 @@ impl DefaultPool {
 }
 
 impl FromStr for DefaultPool {
-    type Err = String;
+    type Err = Error;
 
     /// # Errors
     ///
     /// The reason why the text is no base and size.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (base, prefix_len) = text
-            .split_once(',')
-            .ok_or_else(|| format!("{text:?} is no BASE,SIZE (such as 10.201.0.0/16,24)"))?;
-        let base = parse_subnet(base)
-            .filter(|net| net.addr() == net.network())
-            .ok_or_else(|| format!("{base:?} is no subnet (such as 10.201.0.0/16)"))?;
-        let longest = base.max_prefix_len() - 2;
-        let lengths = base.prefix_len()..=longest;
-        let prefix_len = prefix_len
-            .parse()
-            .ok()
-            .filter(|length| lengths.contains(length));
-        let prefix_len = prefix_len.ok_or_else(|| {
-            format!(
-                "{text:?}: the size is a prefix length from {} to {longest}",
-                base.prefix_len()
-            )
+    fn from_str(text: &str) -> Result<Self> {
+        let parts = text.split_once(',');
+        let (base, size) = parts
+            .with_context(|| format!("{text:?} is no BASE,SIZE (such as 10.201.0.0/16,24)"))?;
+        let subnet = parse_subnet(base).filter(|net| net.addr() == net.network());
+        let base =
+            subnet.with_context(|| format!("{base:?} is no subnet (such as 10.201.0.0/16)"))?;
+        let (shortest, longest) = (base.prefix_len(), base.max_prefix_len() - 2);
+        let prefix_len = size.parse().ok();
+        let prefix_len = prefix_len.filter(|length| (shortest..=longest).contains(length));
+        let prefix_len = prefix_len.with_context(|| {
+            format!("{text:?}: the size is a prefix length from {shortest} to {longest}")
         })?;
         Ok(Self { base, prefix_len })
     }
@@ -165,7 +160,10 @@ mod tests {
                 "\"fd00::/48,127\": the size is a prefix length from 48 to 126",
             ),
         ] {
-            assert_eq!(text.parse::<DefaultPool>().unwrap_err(), message);
+            assert_eq!(
+                text.parse::<DefaultPool>().unwrap_err().to_string(),
+                message
+            );
         }
     }
 

@@ -1,7 +1,8 @@
 //! Facts for a chain, in `CNI_ARGS`: the options that Docker was given, and the MAC
 //! address of the endpoint.
 
-use crate::http::refusal::{Refusal, impossible};
+use anyhow::{Result, bail};
+
 use crate::ipam::ipam_bodies::Options;
 use crate::state::pool::Facts;
 
@@ -9,9 +10,9 @@ use crate::state::pool::Facts;
 const CONFLIST: &str = "conflist";
 
 /// The option in which Docker passes the MAC address on (`netlabel.MacAddress`).
-pub(crate) const MAC_OPTION: &str = "com.docker.network.endpoint.macaddress";
+const MAC_OPTION: &str = "com.docker.network.endpoint.macaddress";
 
-/// The option in which Docker says what an address is for
+/// The option in which Docker names the purpose of an address
 /// (`ipamapi.RequestAddressType`), and its value for a gateway (`netlabel.Gateway`).
 const TYPE_OPTION: &str = "RequestAddressType";
 const GATEWAY: &str = "com.docker.network.gateway";
@@ -24,18 +25,16 @@ const RESERVED: [&str; 4] = ["IP", "MAC", "GATEWAY", "IgnoreUnknown"];
 /// # Errors
 ///
 /// An option can't be expressed in `CNI_ARGS`.
-pub(crate) fn of_network(mut options: Options) -> Result<(Option<String>, Facts), Refusal> {
+pub(crate) fn of_network(mut options: Options) -> Result<(Option<String>, Facts)> {
     let conflist = options.remove(CONFLIST).filter(|name| !name.is_empty());
     for (key, value) in &options {
         if RESERVED.contains(&key.as_str()) {
-            return Err(impossible(format!(
+            bail!(
                 "option {key}={value}: {key} is reserved for what plugins are told of one container"
-            )));
+            );
         }
         if key.is_empty() || [key, value].iter().any(|text| text.contains([';', '='])) {
-            return Err(impossible(format!(
-                "option {key:?}={value:?}: neither may be empty, or contain ';' or '='"
-            )));
+            bail!("option {key:?}={value:?}: neither may be empty, or contain ';' or '='");
         }
     }
     Ok((conflist, options))
@@ -46,18 +45,22 @@ pub(crate) fn is_for_gateway(options: &Options) -> bool {
     options.get(TYPE_OPTION).is_some_and(|kind| kind == GATEWAY)
 }
 
-/// `CNI_ARGS` of an address.
-pub(crate) fn cni_args(facts: &Facts, options: &Options) -> String {
+/// `CNI_ARGS` of an address or endpoint with this MAC address, which may be empty.
+pub(crate) fn cni_args(facts: &Facts, mac: &str) -> String {
     let mut args = "IgnoreUnknown=1".to_owned();
     for (key, value) in facts {
         args += &format!(";{key}={value}");
     }
-    let mac = options.get(MAC_OPTION);
-    let is_mac = |text: &&String| text.bytes().all(|b| b.is_ascii_hexdigit() || b == b':');
-    if let Some(mac) = mac.filter(is_mac) {
+    let is_mac = mac.bytes().all(|b| b.is_ascii_hexdigit() || b == b':');
+    if is_mac && !mac.is_empty() {
         args += &format!(";MAC={mac}");
     }
     args
+}
+
+/// The MAC address in the options of an address; empty if there is none.
+pub(crate) fn mac(options: &Options) -> &str {
+    options.get(MAC_OPTION).map_or("", String::as_str)
 }
 
 #[cfg(test)]
@@ -78,13 +81,10 @@ mod tests {
         assert_eq!(conflist.as_deref(), Some("web"));
         let endpoint = options(&[(MAC_OPTION, "02:42:0a:00:00:02"), ("other", "x;y")]);
         assert_eq!(
-            cni_args(&facts, &endpoint),
+            cni_args(&facts, mac(&endpoint)),
             "IgnoreUnknown=1;team=shop;MAC=02:42:0a:00:00:02"
         );
-        assert_eq!(
-            cni_args(&Facts::new(), &options(&[(MAC_OPTION, "x;IP=1")])),
-            "IgnoreUnknown=1"
-        );
+        assert_eq!(cni_args(&Facts::new(), "x;IP=1"), "IgnoreUnknown=1");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use crate::http::refusal::{Refusal, impossible};
+use anyhow::{Result, ensure};
+
 use crate::state::pool::{Pool, whole};
 
 /// Refuses a gateway that is the network's own address or the broadcast address of the
@@ -12,30 +13,26 @@ use crate::state::pool::{Pool, whole};
 /// # Errors
 ///
 /// The reason, naming the address.
-pub(crate) fn refuse_gateway(pool: &Pool, gateway: IpAddr) -> Result<(), Refusal> {
+pub(crate) fn refuse_gateway(pool: &Pool, gateway: IpAddr) -> Result<()> {
     let subnet = pool.subnet;
-    if gateway == subnet.network() {
-        return Err(impossible(format!(
-            "Address: {gateway} is the network's own address of {subnet}; it can't be the gateway"
-        )));
-    }
+    ensure!(
+        gateway != subnet.network(),
+        "Address: {gateway} is the network's own address of {subnet}; it can't be the gateway"
+    );
     // IPv6 has no broadcast.
-    if gateway.is_ipv4() && gateway == subnet.broadcast() {
-        return Err(impossible(format!(
-            "Address: {gateway} is the broadcast address of {subnet}; it can't be the gateway"
-        )));
-    }
-    let Some(range) = pool.range else {
-        return Ok(());
-    };
-    let left = whole(subnet)?.addresses().intersection(range.into());
-    match left.filter(|addresses| addresses.size() == 1 && addresses.contains(gateway)) {
-        Some(_) => Err(impossible(format!(
+    ensure!(
+        gateway.is_ipv6() || gateway != subnet.broadcast(),
+        "Address: {gateway} is the broadcast address of {subnet}; it can't be the gateway"
+    );
+    if let Some(range) = pool.range {
+        let left = whole(subnet)?.addresses().intersection(range.into());
+        ensure!(
+            left.is_none_or(|left| left.size() > 1 || !left.contains(gateway)),
             "Address: {gateway} is the only address of the SubPool {range}; as the gateway, it \
              leaves none for containers: --gateway or --ip-range must be another"
-        ))),
-        None => Ok(()),
+        );
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! Subnets that the host reaches already: its routes and its name servers. Docker takes
 //! no pool of a driver's choice that overlaps one of them (`netutils`), and asks again,
-//! for ever if it gets the same one.
+//! endlessly if it gets the same one.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::net::IpAddr;
 
+use anyhow::{Context, Result};
 use ipam::{IpNet, Route};
-
-use crate::http::refusal::{Refusal, impossible};
 
 /// A subnet that is in use on the host, and by what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +21,7 @@ pub(crate) struct InUse {
 /// # Errors
 ///
 /// The file that can't be read: a subnet may be in use.
-pub(crate) fn in_use() -> Result<Vec<InUse>, Refusal> {
+pub(crate) fn in_use() -> Result<Vec<InUse>> {
     let routes = Route::of_tables(&read("/proc/net/route")?, &read("/proc/net/ipv6_route")?);
     let mut all: Vec<InUse> = routes.into_iter().filter_map(route).collect();
     all.extend(name_servers(&read("/etc/resolv.conf")?));
@@ -30,11 +29,10 @@ pub(crate) fn in_use() -> Result<Vec<InUse>, Refusal> {
 }
 
 /// The text of a file. A missing file is empty.
-fn read(path: &str) -> Result<String, Refusal> {
+fn read(path: &str) -> Result<String> {
     match fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
-        Err(error) => Err(impossible(format!("{path}: {error}"))),
-        Ok(text) => Ok(text),
+        read => read.with_context(|| path.to_owned()),
     }
 }
 

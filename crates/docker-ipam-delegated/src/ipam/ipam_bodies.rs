@@ -1,10 +1,8 @@
-//! Bodies of Docker's calls of an IPAM driver, and of their answers.
-//!
-//! A text that is missing is empty.
+//! Bodies of Docker's calls of an IPAM driver. A text that is missing is empty.
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// Options, as Docker passes them on.
 pub(crate) type Options = BTreeMap<String, String>;
@@ -31,68 +29,13 @@ pub(crate) struct ReleasePool {
     pub(crate) reference: Option<String>,
 }
 
-/// Body of `IpamDriver.RequestAddress`.
+/// Body of `IpamDriver.RequestAddress` and `IpamDriver.ReleaseAddress`; a release has no options.
 #[derive(Debug, Deserialize)]
-pub(crate) struct RequestAddress {
+pub(crate) struct OfAddress {
     #[serde(rename = "PoolID")]
     pub(crate) pool_id: String,
     #[serde(rename = "Address", default)]
     pub(crate) address: String,
     #[serde(rename = "Options", default)]
     pub(crate) options: Options,
-}
-
-/// Body of `IpamDriver.ReleaseAddress`.
-#[derive(Debug, Deserialize)]
-pub(crate) struct ReleaseAddress {
-    #[serde(rename = "PoolID")]
-    pub(crate) pool_id: String,
-    #[serde(rename = "Address", default)]
-    pub(crate) address: String,
-}
-
-/// Answer to `IpamDriver.RequestPool`.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "PascalCase")]
-pub(crate) struct Pool {
-    #[serde(rename = "PoolID")]
-    pub(crate) pool_id: String,
-    pub(crate) pool: String,
-    pub(crate) data: Options,
-}
-
-/// Answer to `IpamDriver.RequestAddress`.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "PascalCase")]
-pub(crate) struct Address {
-    pub(crate) address: String,
-    pub(crate) data: Options,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::http::body::decode;
-
-    #[test]
-    fn what_go_writes_for_nothing_is_nothing() {
-        let body = r#"{"AddressSpace":"a","Pool":"","SubPool":"","Options":null,"V6":false}"#;
-        let request: RequestPool = decode(body).unwrap();
-        assert!(request.options.is_empty() && request.pool.is_empty());
-        let request: RequestPool = decode(r#"{"AddressSpace":"a","Later":[1]}"#).unwrap();
-        assert_eq!((request.address_space.as_str(), request.v6), ("a", false));
-        let request: RequestAddress =
-            decode(r#"{"PoolID":"p","Address":"","Options":null}"#).unwrap();
-        assert!(request.address.is_empty() && request.options.is_empty());
-    }
-
-    #[test]
-    fn what_is_no_call_is_undecodable() {
-        for body in ["", "{", "[]", r#"{"Pool":7}"#, r#"{"Options":["a"]}"#] {
-            let refused = decode::<RequestPool>(body);
-            assert_eq!(refused.unwrap_err().status, 400, "{body}");
-        }
-        assert!(decode::<ReleasePool>("{}").is_err());
-        assert!(decode::<RequestAddress>(r#"{"PoolID":null}"#).is_err());
-    }
 }

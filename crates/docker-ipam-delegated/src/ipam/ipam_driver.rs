@@ -5,15 +5,14 @@ use std::path::PathBuf;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
+use anyhow::{Context, Result};
+use ipam::IpNet;
 use state_files::boot_id;
 
 use crate::command_line::CommandLine;
-use crate::http::refusal::{Refusal, impossible};
 use crate::ipam::chains::Chains;
-use crate::ipam::held::LivePool;
+use crate::ipam::live_pool::LivePool;
 use crate::ipam::live_pools::LivePools;
-use crate::ipam::plugin_environment::for_plugins;
-use crate::ipam::pool_choice::PoolChoice;
 use crate::state::attachment_id::{Names, UNKNOWN_BOOT, of_boot};
 use crate::state::files::Files;
 use crate::state::unread::UnreadFiles;
@@ -24,11 +23,13 @@ pub(crate) struct IpamDriver {
     pub(crate) files: Arc<Files>,
     /// The folder of the records of networks without a network configuration.
     pub(crate) records: PathBuf,
-    /// The start of the container IDs of this boot; `None` if the boot is not known.
+    /// The start of the container IDs of this boot; `None` if the boot is unknown.
     pub(crate) boot: Option<String>,
     /// Container IDs for attachments.
     pub(crate) ids: Names,
-    pub(crate) choice: PoolChoice,
+    pub(crate) arguments: CommandLine,
+    /// The default pool that was given last.
+    pub(crate) last_default: Mutex<Option<IpNet>>,
     pub(crate) pools: LivePools,
     /// Held while a pool is compared with the others, and added to them. No chain runs
     /// meanwhile.
@@ -50,12 +51,13 @@ impl IpamDriver {
         let boot = boot_id(&std::env::vars_os().collect());
         let boot = boot.as_deref().and_then(of_boot);
         Arc::new(Self {
-            chains: Chains::new(&arguments.cni_path, &for_plugins(std::env::vars_os())),
+            chains: Chains::new(&arguments.cni_path),
             files,
             records: arguments.records(),
             ids: Names::of_addresses(boot.as_deref().unwrap_or(UNKNOWN_BOOT)),
             boot,
-            choice: PoolChoice::new(arguments),
+            arguments: arguments.clone(),
+            last_default: Mutex::default(),
             pools: LivePools::default(),
             adding: Mutex::default(),
             taken: Mutex::default(),
@@ -75,12 +77,10 @@ impl IpamDriver {
     /// # Errors
     ///
     /// Docker has no such pool.
-    pub(crate) fn pool(&self, id: &str) -> Result<Arc<LivePool>, Refusal> {
+    pub(crate) fn pool(&self, id: &str) -> Result<Arc<LivePool>> {
         let pool = self.pools.pool(id);
-        pool.ok_or_else(|| {
-            impossible(format!(
-                "PoolID: {id:?} is no pool that was requested and not released"
-            ))
+        pool.with_context(|| {
+            format!("PoolID: {id:?} is no pool that was requested and not released")
         })
     }
 }

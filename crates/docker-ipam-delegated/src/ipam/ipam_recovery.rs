@@ -1,35 +1,33 @@
 //! Takes in the files and the records of earlier daemons, each once.
 //!
-//! What a daemon was doing when it was killed is left to the releases that wait. What can't be
-//! read is tried again, and until it can be, nothing is given that it may have.
+//! An incomplete request or release of a killed daemon becomes a release that waits. A file that
+//! can't be read is tried again, and until it can be read, nothing new is given that it may hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use chain::record;
-use cni::{ContainerId, Error, NetworkName};
+use anyhow::{Result, bail};
+use chain::record::{self, AttachmentRecord, RecordState};
+use cni::{Attachment, ContainerId, Error, NetworkName};
 
-use crate::http::refusal::{Refusal, impossible};
-use crate::ipam::chains::address_in;
-use crate::ipam::held::{Held, Holder, LivePool, Standing};
+use crate::ipam::held::{Held, Holder, Standing};
 use crate::ipam::ipam_driver::IpamDriver;
 use crate::ipam::ipam_settling::Forgotten;
+use crate::ipam::live_pool::LivePool;
 use crate::lock::lock;
-use crate::state::address_record::{self, RecordedAddress};
-use crate::state::files::Stored;
+use crate::state::files::{Stage, Stored};
 use crate::state::pool::{Gateway, Pool};
-use crate::state::record::Record;
-use crate::state::stage::Stage;
+use crate::state::record::{RecordedAddress, is_address, read_all};
 use crate::state::unread::Unread;
 
 /// A folder of records, and the name of the network in it.
 type Records = (PathBuf, NetworkName);
 
 impl IpamDriver {
-    /// Takes in what is new: at the start all, and later what could not be read before. Returns
-    /// the attachments whose pools are not known.
+    /// Takes in new files and records: at the start all, later those that could not be read before.
+    /// Returns the attachments of unknown pools.
     ///
     /// # Errors
     ///
@@ -38,7 +36,7 @@ impl IpamDriver {
         let mut taken = lock(&self.taken);
         let mut unread = Vec::new();
         let pools = self.files.pools.of_earlier(&mut unread)?;
-        // A pool without its gateways would give them.
+        // Read before a pool is known: a pool without its gateways would give them.
         let gateways = self.files.gateways.of_earlier(&mut unread)?;
         for stored in pools {
             let file = self.files.pools.path_of(&stored.file);
@@ -56,22 +54,24 @@ impl IpamDriver {
             }
         }
         let mut forgotten = Vec::new();
-        for (records, pools) in self.folders(&mut unread) {
-            let all = address_record::read_all(&records.0, &records.1).unwrap_or_else(|error| {
-                unread.push((records.0.join(records.1.as_str()), error.to_string()));
-                Vec::new()
+        for ((folder, network), pools) in self.folders(&mut unread) {
+            let path = folder.join(network.as_str());
+            let (listed, empty) = read_all(&folder, &network).unwrap_or_else(|error| {
+                unread.push((path.clone(), error.to_string()));
+                (Vec::new(), Vec::new())
             });
-            for record in all {
-                let container_id = record.attachment.container_id.clone();
-                let has_made = self.ids.has_made(container_id.as_str());
-                if has_made || taken.contains(container_id.as_str()) {
+            let listed = listed.into_iter();
+            let listed = listed.map(|one| (one.attachment, one.file, one.content.map(Some)));
+            let empty = empty.into_iter().map(|one| (one, path.clone(), Ok(None)));
+            for (attachment, file, content) in listed.chain(empty) {
+                if !self.is_new(&attachment, &taken) {
                     continue;
                 }
-                let file = record.file.clone();
-                match self.take_in_record(record, &pools) {
+                let container_id = attachment.container_id;
+                match self.take_in_record(&container_id, content, &pools) {
                     Ok(None) => drop(taken.insert(container_id.to_string())),
                     // Others use the folders of network configurations, too.
-                    Ok(Some(recorded)) if records.0 == self.records => forgotten.push(Forgotten {
+                    Ok(Some(recorded)) if folder == self.records => forgotten.push(Forgotten {
                         container_id,
                         recorded,
                     }),
@@ -87,6 +87,13 @@ impl IpamDriver {
         }
         self.unread.replace(unread);
         Ok(forgotten)
+    }
+
+    /// True for an attachment that an earlier daemon has made for an address, and that was not
+    /// taken in.
+    fn is_new(&self, attachment: &Attachment, taken: &BTreeSet<String>) -> bool {
+        let id = attachment.container_id.as_str();
+        is_address(attachment) && !self.ids.has_made(id) && !taken.contains(id)
     }
 
     fn take_in_pool(&self, stored: &Stored<Pool>) -> Result<(), Error> {
@@ -113,15 +120,14 @@ impl IpamDriver {
         };
         let holder = Holder::Gateway(stored.file.clone());
         let ip = Some(*ip);
-        self.pools
-            .recover(Held { pool, ip, holder }, Standing::Given);
+        Held { pool, ip, holder }.recover(Standing::Given);
         true
     }
 
     /// The folders of all records, each with the pools that have it.
     fn folders(&self, unread: &mut Vec<Unread>) -> BTreeMap<Records, Vec<Arc<LivePool>>> {
         let mut folders: BTreeMap<Records, Vec<_>> = BTreeMap::new();
-        for pool in self.pools.all().into_iter().chain(self.pools.ended()) {
+        for pool in self.pools.all() {
             folders.entry(pool.records()).or_default().push(pool);
         }
         let own = record::networks(&self.records).unwrap_or_else(|error| {
@@ -142,20 +148,21 @@ impl IpamDriver {
     /// The reason why it can't be read.
     fn take_in_record(
         &self,
-        record: Record,
+        container_id: &ContainerId,
+        content: Result<Option<AttachmentRecord>, String>,
         pools: &[Arc<LivePool>],
     ) -> Result<Option<RecordedAddress>, String> {
-        let container_id = record.attachment.container_id;
-        let (pool, ip, standing) = match (record.content?, pools.first()) {
+        let (pool, ip, standing) = match (content?, pools.first()) {
             (Some(content), _) => {
                 let recorded = RecordedAddress::from(content);
                 let is_of = |pool: &&Arc<LivePool>| recorded.pool.as_ref() == Some(&pool.id);
                 let Some(pool) = pools.iter().find(is_of) else {
                     return Ok(Some(recorded));
                 };
-                let ip = address_in(recorded.ips.into_iter(), pool.pool.subnet);
-                let standing = match recorded.stage {
-                    Stage::Made if ip.is_some() => Standing::Given,
+                let mut ips = recorded.ips.into_iter();
+                let ip = ips.find(|ip| pool.pool.subnet.contains(ip));
+                let standing = match recorded.state {
+                    RecordState::Added if ip.is_some() => Standing::Given,
                     // Docker never had it, or has given it back.
                     _ => Standing::Waiting,
                 };
@@ -163,27 +170,26 @@ impl IpamDriver {
             }
             // A daemon was killed before it wrote anything, so no delegate ran. All pools of the
             // folder have the same delegates.
-            (None, Some(pool)) if self.is_of_this_boot(&container_id) => {
+            (None, Some(pool)) if self.is_of_this_boot(container_id) => {
                 (pool, None, Standing::Waiting)
             }
             (None, _) => return Err("it is empty, and nothing else tells what it is of".to_owned()),
         };
-        let holder = Holder::Attachment(container_id);
+        let holder = Holder::Attachment(container_id.clone());
         let pool = Arc::clone(pool);
-        self.pools.recover(Held { pool, ip, holder }, standing);
+        Held { pool, ip, holder }.recover(standing);
         Ok(None)
     }
 
-    /// Keeps an attachment whose record can't be read until its pool ends. It is the pool's if no
-    /// other pool has the folder of the record.
+    /// Keeps an attachment with an unreadable record until its pool ends. It belongs to the pool if
+    /// no other pool has the folder of the record.
     fn keep_for_its_pool(&self, container_id: ContainerId, pools: &[Arc<LivePool>]) {
         if let [pool] = pools
             && pool.pool.conflist.is_none()
         {
             let holder = Holder::Attachment(container_id);
             let (pool, ip) = (Arc::clone(pool), None);
-            self.pools
-                .recover(Held { pool, ip, holder }, Standing::Given);
+            Held { pool, ip, holder }.recover(Standing::Given);
         }
     }
 
@@ -193,7 +199,7 @@ impl IpamDriver {
         boot.is_some_and(|boot| container_id.as_str().starts_with(boot))
     }
 
-    /// Takes in what could not be read, if there is any, and logs why it can't.
+    /// Tries again to take in the files that could not be read, if there are any.
     pub(crate) fn take_in_unread(&self) {
         if !self.unread.is_empty()
             && let Err(error) = self.take_in()
@@ -208,17 +214,16 @@ impl IpamDriver {
     /// # Errors
     ///
     /// The file, with the reason.
-    pub(crate) fn refuse_unread(&self, folder: &Path) -> Result<(), Refusal> {
+    pub(crate) fn refuse_unread(&self, folder: &Path) -> Result<()> {
         if self.unread.first_in(folder).is_some() {
             self.take_in_unread();
         }
-        self.unread
-            .first_in(folder)
-            .map_or(Ok(()), |(file, reason)| {
-                Err(impossible(format!(
-                    "{}: {reason}; nothing new is given until the file can be read, or is removed",
-                    file.display()
-                )))
-            })
+        if let Some((file, reason)) = self.unread.first_in(folder) {
+            let file = file.display();
+            bail!(
+                "{file}: {reason}; nothing new is given until the file can be read, or is removed"
+            );
+        }
+        Ok(())
     }
 }

@@ -1,14 +1,16 @@
 //! Settles addresses and pools by Docker's answer: what Docker doesn't have is released.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use cni::ContainerId;
 
 use crate::docker::engine::Engine;
 use crate::docker::judgement::{Held as Asked, Verdict, judge};
-use crate::ipam::held::{Held, Holder, LivePool};
+use crate::ipam::held::{Held, Holder};
 use crate::ipam::ipam_driver::IpamDriver;
-use crate::state::address_record::RecordedAddress;
+use crate::ipam::live_pool::LivePool;
+use crate::state::record::RecordedAddress;
 
 /// An attachment that only a record remembers: the file of its pool is lost, so no call of
 /// Docker's can release it.
@@ -23,47 +25,30 @@ pub(crate) struct Forgotten {
 impl IpamDriver {
     /// Settles everything that existed at this time, and these forgotten attachments.
     pub(crate) fn settle(&self, before: Instant, forgotten: &[Forgotten], docker: &Engine) {
-        for held in self.pools.held(before) {
-            self.settle_address(&held, docker);
+        for pool in self.pools.all() {
+            for held in pool.given(before) {
+                settle_address(&held, docker);
+            }
         }
         for forgotten in forgotten {
             self.settle_forgotten(forgotten, docker);
         }
-        for (pool, file) in self.pools.references(before) {
-            self.settle_pool(&pool, &file, docker);
+        for pool in self.pools.all() {
+            for file in pool.references(before) {
+                self.settle_pool(&pool, &file, docker);
+            }
         }
         self.remove_ended_pools();
     }
 
-    fn settle_address(&self, held: &Held, docker: &Engine) {
-        let Held { pool, ip, holder } = held;
-        let (id, subnet) = (&pool.id, pool.pool.subnet);
-        let asked = match (holder, *ip) {
-            (_, None) => return,
-            (Holder::Attachment(_), Some(ip)) => Asked::Address(subnet, ip),
-            (Holder::Gateway(_), Some(ip)) => Asked::Gateway(subnet, ip),
-        };
-        match judge(asked, docker) {
-            Verdict::InUse(_) => {}
-            Verdict::Unknown(why) => tracing::debug!(pool = id, ?ip, why, "kept"),
-            Verdict::Lost => {
-                if self.pools.begin_release_of(held) {
-                    tracing::warn!(pool = id, ?ip, "released: Docker doesn't have it");
-                    // Its turn comes with the releases that wait.
-                    self.pools.end_release(held, false);
-                }
-            }
-        }
-    }
-
-    fn settle_pool(&self, pool: &LivePool, file: &str, docker: &Engine) {
+    fn settle_pool(&self, pool: &Arc<LivePool>, file: &str, docker: &Engine) {
         if judge(Asked::Pool(pool.pool.subnet), docker) != Verdict::Lost {
             return;
         }
-        if let Some(releases) = self.drop_reference(&pool.id, Some(file)) {
+        if let Some(releases) = self.drop_reference(pool, Some(file)) {
             tracing::warn!(pool = pool.id, "released: Docker doesn't have it");
             for held in releases {
-                self.pools.end_release(&held, false);
+                held.end_release(false);
             }
         }
     }
@@ -95,6 +80,27 @@ impl IpamDriver {
                         tracing::warn!(%error, %container_id, ?ips, "can't be released now");
                     }
                 }
+            }
+        }
+    }
+}
+
+fn settle_address(held: &Held, docker: &Engine) {
+    let Held { pool, ip, holder } = held;
+    let (id, subnet) = (&pool.id, pool.pool.subnet);
+    let asked = match (holder, *ip) {
+        (_, None) => return,
+        (Holder::Attachment(_), Some(ip)) => Asked::Address(subnet, ip),
+        (Holder::Gateway(_), Some(ip)) => Asked::Gateway(subnet, ip),
+    };
+    match judge(asked, docker) {
+        Verdict::InUse(_) => {}
+        Verdict::Unknown(why) => tracing::debug!(pool = id, ?ip, why, "kept"),
+        Verdict::Lost => {
+            if held.begin_release() {
+                tracing::warn!(pool = id, ?ip, "released: Docker doesn't have it");
+                // Its turn comes with the releases that wait.
+                held.end_release(false);
             }
         }
     }

@@ -1,15 +1,16 @@
 //! The environment variables that plugins get.
 
-use std::ffi::OsString;
+use cni::{CHAIN_CALL, Environment, ROLLBACK};
 
-/// The variables of the process that plugins get: `PATH`, and the project's own.
-pub(crate) fn for_plugins(
-    process: impl Iterator<Item = (OsString, OsString)>,
-) -> Vec<(OsString, OsString)> {
-    let is_for_plugins = |(name, _): &(OsString, OsString)| {
+/// The variables of the process that plugins get, which are `PATH` and the project's own, and
+/// this `CNI_PATH`.
+pub(crate) fn for_plugins(cni_path: &str) -> Environment {
+    let variables = std::env::vars_os().filter(|(name, _)| {
         let name = name.to_string_lossy();
-        let is_of_a_call = [cni::CHAIN_CALL, cni::ROLLBACK].contains(&name.as_ref());
+        let is_of_a_call = [CHAIN_CALL, ROLLBACK].contains(&name.as_ref());
         name == "PATH" || (name.starts_with("IPAM_DELEGATED_") && !is_of_a_call)
-    };
-    process.filter(is_for_plugins).collect()
+    });
+    variables
+        .collect::<Environment>()
+        .with("CNI_PATH", cni_path)
 }

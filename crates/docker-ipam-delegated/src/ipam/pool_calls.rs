@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+
 use crate::http::answer::Answer;
-use crate::http::refusal::{Refusal, cant_remember, impossible};
-use crate::ipam::held::{Held, LivePool};
+use crate::http::refusal::message;
+use crate::ipam::held::Held;
 use crate::ipam::ipam_bodies::{self, ReleasePool};
 use crate::ipam::ipam_driver::IpamDriver;
-use crate::ipam::live_pools::Dropped;
+use crate::ipam::live_pool::{Dropped, LivePool};
 use crate::ipam::requests::PoolRequest;
 use crate::lock::lock;
-use crate::state::files::Line;
+use crate::state::files::{Line, UNWRITTEN};
 use crate::state::pool::Pool;
 
 impl IpamDriver {
@@ -22,35 +25,28 @@ impl IpamDriver {
     pub(crate) fn request_pool(
         self: &Arc<Self>,
         request: ipam_bodies::RequestPool,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Answer> {
         let request = PoolRequest::read(request)?;
         self.refuse_unread(&self.files.pools.path)?;
-        let chosen = self.choice.choose(&request, &self.chains)?;
+        let chosen = self.choose(&request)?;
         let _one_at_a_time = lock(&self.adding);
-        let live = self.pools.all();
+        let live = self.pools.live();
         let others: Vec<&Pool> = live.iter().map(|live| &live.pool).collect();
-        let mut pool = self.choice.place(chosen, &request, &others)?;
+        let mut pool = self.place(chosen, &request, &others)?;
         if let Some(same) = others.iter().find(|other| other.id() == pool.id()) {
-            if same.facts != pool.facts {
-                return Err(impossible(format!(
-                    "{}: another network has this pool with other options: {:?}, not {:?}",
-                    pool.id(),
-                    same.facts,
-                    pool.facts
-                )));
-            }
+            ensure!(
+                same.facts == pool.facts,
+                "{}: another network has this pool with other options: {:?}, not {:?}",
+                pool.id(),
+                same.facts,
+                pool.facts
+            );
             pool = (*same).clone();
         }
-        let answer = Answer::of(&ipam_bodies::Pool {
-            pool_id: pool.id(),
-            pool: pool.subnet.to_string(),
-            data: ipam_bodies::Options::new(),
-        });
-        let files = &self.files.pools;
         let pool = LivePool::new(pool)?;
-        let file = files
-            .make(&pool.pool)
-            .map_err(|error| cant_remember(&error))?;
+        let (id, subnet) = (&pool.id, pool.pool.subnet);
+        let answer = Answer::of(&json!({"PoolID": id, "Pool": subnet, "Data": {}}));
+        let file = self.files.pools.make(&pool.pool).context(UNWRITTEN)?;
         let pool = self.pools.refer(pool, &file, true);
         let driver = Arc::clone(self);
         Ok(answer.then(move |is_delivered| {
@@ -58,9 +54,9 @@ impl IpamDriver {
                 return driver.files.pools.note(&file, &Line::Answered);
             }
             tracing::warn!(pool = pool.id, "Docker has gone before it had this pool");
-            let releases = driver.drop_reference(&pool.id, Some(&file));
+            let releases = driver.drop_reference(&pool, Some(&file));
             drop(pool);
-            // What can't be released is tried again.
+            // A failed release is repeated.
             let _ = driver.release_all(releases.unwrap_or_default());
         }))
     }
@@ -72,9 +68,11 @@ impl IpamDriver {
     ///
     /// An address can't be released now. The pool has ended nevertheless: Docker only logs
     /// the error, and has forgotten the network.
-    pub(crate) fn release_pool(&self, request: &ReleasePool) -> Result<Answer, Refusal> {
+    pub(crate) fn release_pool(&self, request: &ReleasePool) -> Result<Answer> {
         let id = &request.pool_id;
-        match self.drop_reference(id, request.reference.as_deref()) {
+        let pool = self.pools.pool(id);
+        let reference = request.reference.as_deref();
+        match pool.and_then(|pool| self.drop_reference(&pool, reference)) {
             Some(releases) => self.release_all(releases)?,
             None => {
                 tracing::warn!(pool = id, "released, and not known");
@@ -86,29 +84,31 @@ impl IpamDriver {
 
     /// Takes a reference away, and with the last one ends its pool; returns the releases of what
     /// is left of the pool, which have begun.
-    pub(crate) fn drop_reference(&self, id: &str, file: Option<&str>) -> Option<Vec<Held>> {
+    pub(crate) fn drop_reference(
+        &self,
+        pool: &Arc<LivePool>,
+        file: Option<&str>,
+    ) -> Option<Vec<Held>> {
         let note = |file: &str| self.files.pools.note(file, &Line::Ending);
-        let Dropped { files, ended } = self.pools.drop_reference(id, file, note)?;
+        let Dropped { files, ended } = pool.drop_reference(file, note)?;
         for file in files {
             self.files.pools.remove(&file);
         }
         Some(ended)
     }
 
-    fn release_all(&self, releases: Vec<Held>) -> Result<(), Refusal> {
+    fn release_all(&self, releases: Vec<Held>) -> Result<()> {
         let mut failed = Vec::new();
         for held in releases {
-            let ip = held
-                .ip
-                .map_or_else(|| "an address".to_owned(), |ip| ip.to_string());
-            if let Err(why) = self.release(held) {
-                failed.push(format!("{ip}: {why}"));
+            let ip = held.ip.map(|ip| ip.to_string());
+            let ip = ip.unwrap_or_else(|| "an address".to_owned());
+            if let Err(error) = self.release(held) {
+                failed.push(format!("{ip}: {}", message(&error)));
             }
         }
         self.remove_ended_pools();
-        match failed.is_empty() {
-            true => Ok(()),
-            false => Err(impossible(format!("released later: {}", failed.join("; ")))),
-        }
+        let failed = failed.join("; ");
+        ensure!(failed.is_empty(), "released later: {failed}");
+        Ok(())
     }
 }

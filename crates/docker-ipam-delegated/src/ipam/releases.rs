@@ -3,9 +3,9 @@
 //! Docker releases an address once, and only logs that this has failed. A delegate that is
 //! away for a minute must not cost an address.
 
+use anyhow::Result;
 use cni::Error;
 
-use crate::http::refusal::Refusal;
 use crate::ipam::held::{Held, Holder};
 use crate::ipam::ipam_driver::IpamDriver;
 
@@ -15,7 +15,7 @@ impl IpamDriver {
     /// # Errors
     ///
     /// The chain's.
-    pub(crate) fn release(&self, held: Held) -> Result<(), Refusal> {
+    pub(crate) fn release(&self, held: Held) -> Result<()> {
         let released = self.try_release(&held);
         if let Err(error) = &released {
             let pool = &held.pool.id;
@@ -46,7 +46,7 @@ impl IpamDriver {
                 Ok(())
             }
         };
-        self.pools.end_release(held, released.is_ok());
+        held.end_release(released.is_ok());
         released
     }
 

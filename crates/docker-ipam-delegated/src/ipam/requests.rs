@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
+use anyhow::{Context, Result, bail, ensure};
 use cni::NetworkName;
 use ipam::IpNet;
 
-use crate::http::refusal::{Refusal, impossible};
 use crate::ipam::facts;
 use crate::ipam::ipam_bodies;
 use crate::state::pool::Facts;
@@ -15,7 +15,7 @@ use crate::state::pool::Facts;
 pub(crate) struct PoolRequest {
     /// The address space.
     pub(crate) space: NetworkName,
-    /// The pool and the sub-pool that are requested; without, one is chosen.
+    /// The requested pool and sub-pool; `None` if the daemon is to choose.
     pub(crate) subnet: Option<(IpNet, Option<IpNet>)>,
     /// The network configuration whose chain serves the pool.
     pub(crate) conflist: Option<NetworkName>,
@@ -31,55 +31,41 @@ impl PoolRequest {
     /// # Errors
     ///
     /// A wrong value, named with its key.
-    pub(crate) fn read(request: ipam_bodies::RequestPool) -> Result<Self, Refusal> {
+    pub(crate) fn read(request: ipam_bodies::RequestPool) -> Result<Self> {
         let space = request.address_space;
-        if space.is_empty() {
-            return Err(impossible("AddressSpace is missing"));
-        }
-        let parsed = space.parse();
-        let space =
-            parsed.map_err(|error| impossible(format!("AddressSpace: {space:?}: {error}")))?;
+        ensure!(!space.is_empty(), "AddressSpace is missing");
         let subnet = match (request.pool.as_str(), request.sub_pool.as_str()) {
             ("", "") => None,
-            ("", range) => {
-                return Err(impossible(format!(
-                    "SubPool: {range} without a Pool that it is a part of"
-                )));
-            }
+            ("", range) => bail!("SubPool: {range} without a Pool that it is a part of"),
             (pool, "") => Some((subnet("Pool", pool)?, None)),
             (pool, range) => {
                 let (pool, range) = (subnet("Pool", pool)?, subnet("SubPool", range)?);
-                if !pool.contains(&range) {
-                    return Err(impossible(format!(
-                        "SubPool: {range} is no part of the Pool {pool}"
-                    )));
-                }
+                let is_part = pool.contains(&range);
+                ensure!(is_part, "SubPool: {range} is no part of the Pool {pool}");
                 Some((pool, Some(range)))
             }
         };
         let (conflist, facts) = facts::of_network(request.options)?;
-        let conflist = conflist.map(|name| {
+        let parsed = conflist.map(|name| {
             let parsed = name.parse();
-            parsed.map_err(|error| impossible(format!("option conflist={name}: {error}")))
+            parsed.with_context(|| format!("option conflist={name}"))
         });
         Ok(Self {
-            space,
             subnet,
-            conflist: conflist.transpose()?,
+            conflist: parsed.transpose()?,
             facts,
             v6: request.v6,
+            space: space
+                .parse()
+                .with_context(|| format!("AddressSpace: {space:?}"))?,
         })
     }
 }
 
 /// Host bits are dropped, as Go's `net.ParseCIDR` does.
-fn subnet(key: &str, text: &str) -> Result<IpNet, Refusal> {
+fn subnet(key: &str, text: &str) -> Result<IpNet> {
     let subnet = ipam::parse_subnet(text).map(|subnet| subnet.trunc());
-    subnet.ok_or_else(|| {
-        impossible(format!(
-            "{key}: {text:?} is no subnet (such as 10.1.0.0/16)"
-        ))
-    })
+    subnet.with_context(|| format!("{key}: {text:?} is no subnet (such as 10.1.0.0/16)"))
 }
 
 /// The address that is requested from a pool; `None` if any will do.
@@ -87,18 +73,15 @@ fn subnet(key: &str, text: &str) -> Result<IpNet, Refusal> {
 /// # Errors
 ///
 /// It is no address, or none of the pool's.
-pub(crate) fn address(text: &str, subnet: IpNet) -> Result<Option<IpAddr>, Refusal> {
+pub(crate) fn address(text: &str, subnet: IpNet) -> Result<Option<IpAddr>> {
     if text.is_empty() {
         return Ok(None);
     }
-    let ip = ipam::parse_address(text)
-        .ok_or_else(|| impossible(format!("Address: {text:?} is no IP address")))?;
+    let ip = ipam::parse_address(text);
+    let ip = ip.with_context(|| format!("Address: {text:?} is no IP address"))?;
     let ip = ipam::in_family(subnet.addr().is_ipv4(), ip);
-    if !subnet.contains(&ip) {
-        return Err(impossible(format!(
-            "Address: {ip} is not in the pool {subnet}"
-        )));
-    }
+    let is_inside = subnet.contains(&ip);
+    ensure!(is_inside, "Address: {ip} is not in the pool {subnet}");
     Ok(Some(ip))
 }
 
@@ -108,7 +91,7 @@ mod tests {
     use crate::http::body;
 
     fn read(body: &str) -> Result<PoolRequest, String> {
-        PoolRequest::read(body::decode(body).unwrap()).map_err(|why| why.to_string())
+        PoolRequest::read(body::decode(body).unwrap()).map_err(|why| format!("{why:#}"))
     }
 
     #[test]
@@ -155,7 +138,7 @@ mod tests {
     #[test]
     fn an_address_is_one_of_the_pools() {
         let address =
-            |text| address(text, "10.1.0.0/16".parse().unwrap()).map_err(|why| why.to_string());
+            |text| address(text, "10.1.0.0/16".parse().unwrap()).map_err(|why| format!("{why:#}"));
         assert_eq!(address("").unwrap(), None);
         assert_eq!(
             address("::ffff:10.1.0.7").unwrap().unwrap().to_string(),

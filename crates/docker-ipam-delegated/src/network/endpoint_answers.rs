@@ -1,9 +1,11 @@
-//! Answers to Docker's calls for an endpoint, out of the result of its plugins.
+//! Answers to Docker's calls for an endpoint, from the result of its plugins.
 
 use std::net::IpAddr;
 
+use serde_json::{Value, json};
+
 use crate::network::cni_result::CniResult;
-use crate::network::network_bodies::{Interface, InterfaceName, Joined, StaticRoute};
+use crate::network::network_bodies::Interface;
 
 /// The values of the interface that Docker doesn't know yet: it refuses an answer with any
 /// other. If it has given one address, it wants no second one.
@@ -21,39 +23,37 @@ pub(crate) fn offered(interface: &Interface, result: &CniResult) -> Interface {
     }
 }
 
-/// Gateways and routes of a result, as Docker sets them in the container.
-pub(crate) fn joined(result: &CniResult, outside: &str) -> Joined {
-    let mut joined = Joined {
-        interface_name: InterfaceName {
-            src_name: outside.to_owned(),
-            dst_prefix: "eth".to_owned(),
-        },
+/// The answer to `Join`: gateways and routes of a result, and the name of the interface that
+/// Docker takes into the container.
+pub(crate) fn joined(result: &CniResult, outside: &str) -> Value {
+    let mut joined = json!({
+        "InterfaceName": {"SrcName": outside, "DstPrefix": "eth"},
         // Without a default route, the network has no way out, and wants none.
-        disable_gateway_service: true,
-        ..Joined::default()
-    };
-    for route in result.routes.iter().copied() {
+        "DisableGatewayService": true,
+    });
+    let mut routes = Vec::new();
+    for route in &result.routes {
         // Docker can't set it, and starts no container then: it enables IPv6 only on an
         // interface with such an address.
-        if result.address(route.to.addr().is_ipv4()).is_none() {
+        if result.address(route.dst.addr().is_ipv4()).is_none() {
             continue;
         }
-        let next_hop = result.next_hop(route);
-        let is_default = route.to.prefix_len() == 0;
-        match next_hop {
-            Some(IpAddr::V4(hop)) if is_default && joined.gateway.is_empty() => {
-                joined.gateway = hop.to_string();
-            }
-            Some(IpAddr::V6(hop)) if is_default && joined.gateway_v6.is_empty() => {
-                joined.gateway_v6 = hop.to_string();
-            }
-            hop => joined.static_routes.push(StaticRoute {
-                destination: route.to.to_string(),
-                route_type: u8::from(hop.is_none()),
-                next_hop: hop.map_or_else(String::new, |hop| hop.to_string()),
-            }),
+        // Docker's type 0 has a next hop, type 1 has none.
+        let Some(hop) = result.next_hop(route) else {
+            routes.push(json!({"Destination": route.dst, "RouteType": 1}));
+            continue;
+        };
+        let gateway = match hop {
+            IpAddr::V4(_) => "Gateway",
+            IpAddr::V6(_) => "GatewayIPv6",
+        };
+        if route.dst.prefix_len() == 0 && joined.get(gateway).is_none() {
+            joined[gateway] = json!(hop);
+        } else {
+            routes.push(json!({"Destination": route.dst, "RouteType": 0, "NextHop": hop}));
         }
     }
+    joined["StaticRoutes"] = json!(routes);
     joined
 }
 
@@ -98,14 +98,14 @@ mod tests {
             "ips": [{"address": "10.0.0.5/24", "gateway": "10.0.0.1"}, {"address": "fd00::5/64", "gateway": "fd00::1"}],
             "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}, {"dst": "10.9.0.0/16", "gw": "10.0.0.9"}]}));
         assert_eq!(
-            serde_json::to_value(joined(&result, "cni1")).unwrap(),
+            joined(&result, "cni1"),
             json!({"InterfaceName": {"SrcName": "cni1", "DstPrefix": "eth"}, "Gateway": "10.0.0.1", "GatewayIPv6": "fd00::1",
                    "StaticRoutes": [{"Destination": "10.9.0.0/16", "RouteType": 0, "NextHop": "10.0.0.9"}], "DisableGatewayService": true})
         );
         let result =
             read(&json!({"ips": [{"address": "10.0.0.5/24"}], "routes": [{"dst": "10.9.0.0/16"}]}));
         assert_eq!(
-            serde_json::to_value(joined(&result, "cni1")).unwrap(),
+            joined(&result, "cni1"),
             json!({"InterfaceName": {"SrcName": "cni1", "DstPrefix": "eth"},
                    "StaticRoutes": [{"Destination": "10.9.0.0/16", "RouteType": 1}], "DisableGatewayService": true})
         );

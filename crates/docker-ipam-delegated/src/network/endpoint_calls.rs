@@ -3,73 +3,63 @@
 
 use std::sync::Arc;
 
-use cni::Object;
+use anyhow::{Context, Result, ensure};
+use chain::OwnRecord;
 use serde_json::json;
-use serde_json::value::RawValue;
 
 use crate::http::answer::Answer;
-use crate::http::refusal::{Refusal, impossible};
+use crate::http::refusal::message;
+use crate::ipam::conflists;
 use crate::lock::lock;
 use crate::network::cni_result::CniResult;
 use crate::network::endpoint_answers::{joined, offered};
-use crate::network::endpoint_record::LockedEndpoint;
 use crate::network::live_endpoints::LiveEndpoint;
 use crate::network::namespaces::Namespace;
 use crate::network::network_bodies::{CreateEndpoint, Interface, Join, OfEndpoint};
 use crate::network::network_driver::NetworkDriver;
 use crate::network::new_endpoint::new_endpoint;
 use crate::network::plugin_list;
-use crate::state::caller_line::CallerLine;
 use crate::state::endpoint::Endpoint;
-use crate::state::network::Network;
+use crate::state::files::UNWRITTEN;
+use crate::state::pool::network_config;
+use crate::state::record::CallerLine;
 
 impl NetworkDriver {
     /// `CreateEndpoint`.
     ///
     /// # Errors
     ///
-    /// It is there already; a plugin's, after all have been undone.
-    pub(crate) fn create_endpoint(
-        self: &Arc<Self>,
-        request: CreateEndpoint,
-    ) -> Result<Answer, Refusal> {
+    /// The endpoint exists; or a plugin's error, after all plugins have been undone.
+    pub(crate) fn create_endpoint(self: &Arc<Self>, request: CreateEndpoint) -> Result<Answer> {
         let network = self.network(&request.of.network_id)?;
         self.collect();
         let id = request.of.endpoint_id;
-        if id.is_empty() || !id.bytes().all(|b| b.is_ascii_alphanumeric()) {
-            return Err(impossible(format!("EndpointID: {id:?} is no ID")));
-        }
-        let list = self.list_of(&network)?;
-        self.plugins
-            .find_all(&list)
-            .map_err(|why| of_network(&network, &why))?;
-        let endpoint = new_endpoint(
-            &network,
-            serde_json::to_string(&list).expect("an object is JSON"),
-            &id,
-            &request.interface,
+        ensure!(
+            !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric()),
+            "EndpointID: {id:?} is no ID"
         );
+        let of_network = || format!("network {}", network.conflist);
+        let list = conflists::find(&self.conf_dir, &network.conflist)?;
+        let list = network_config(&list)?;
+        plugin_list::find_all(&list, &self.environment).with_context(of_network)?;
+        let endpoint = new_endpoint(&network, list, &id, &request.interface);
         let live = LiveEndpoint::new(endpoint.clone());
         let calls = Arc::clone(&live.calls);
         let call_of_this = lock(&calls);
-        if !self.endpoints.add(live.clone()) {
-            return Err(impossible(format!("EndpointID: {id} is there already")));
-        }
+        let is_new = self.endpoints.add(live);
+        ensure!(is_new, "EndpointID: {id} is there already");
         lock(&self.taken).insert(endpoint.container_id());
-        let locked = self.begin_record(&endpoint).inspect_err(|_| {
+        let record = self.begin_record(&endpoint).inspect_err(|_| {
             // Nothing was made.
             self.endpoints.remove(&id);
         })?;
-        let made = self.make(&locked, endpoint, &list, &request.interface);
-        drop(locked);
+        let made = self.make(&record, endpoint, &request.interface);
+        drop(record);
         // A network that is deleted meanwhile takes the endpoints with it that it has.
         let made = made.and_then(|answer| self.network(&network.id).map(|_| answer));
         drop(call_of_this);
-        let answer = made.map_err(|why| {
-            let why = of_network(&network, &why);
-            self.abandon(&id, &why.to_string());
-            why
-        })?;
+        let answer = made.with_context(of_network);
+        let answer = answer.inspect_err(|error| self.abandon(&id, &message(error)))?;
         let driver = Arc::clone(self);
         Ok(answer.then(move |is_delivered| {
             if !is_delivered {
@@ -81,30 +71,29 @@ impl NetworkDriver {
     /// Makes an endpoint, and returns the answer.
     fn make(
         &self,
-        locked: &LockedEndpoint,
+        record: &OwnRecord,
         mut endpoint: Endpoint,
-        list: &Object,
         interface: &Interface,
-    ) -> Result<Answer, Refusal> {
-        let execution = locked.execution(self);
+    ) -> Result<Answer> {
+        let execution = self.execution(Some(record));
         let id = endpoint.plugged.id.clone();
         Namespace::of(&id).make(&execution)?;
-        let results = plugin_list::add(&execution, list, &endpoint)?;
-        let result = results.last().ok_or_else(|| impossible("no plugin"))?;
-        endpoint.result = Some(result.get().to_owned());
+        let results = plugin_list::add(&execution, &endpoint)?;
+        endpoint.result = results.last().cloned();
+        let result = read_result(&endpoint);
         // For the undo, if the result can't be read or written.
         self.endpoints.change(&id, |live| live.endpoint = endpoint);
-        let answer = answer_of(interface, result)?;
-        locked.added(&results)?;
-        Ok(answer)
+        let interface = offered(interface, &result?);
+        record.added(&results).context(UNWRITTEN)?;
+        Ok(Answer::of(&json!({"Interface": interface})))
     }
 
     /// `DeleteEndpoint`. An unknown endpoint has been deleted.
     ///
     /// # Errors
     ///
-    /// Those of the plugins that fail.
-    pub(crate) fn delete_endpoint(&self, request: &OfEndpoint) -> Result<Answer, Refusal> {
+    /// Those of the failed plugins.
+    pub(crate) fn delete_endpoint(&self, request: &OfEndpoint) -> Result<Answer> {
         self.end_endpoint(&request.endpoint_id)?;
         Ok(Answer::nothing())
     }
@@ -114,9 +103,9 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// The endpoint is unknown.
-    pub(crate) fn endpoint_info(&self, request: &OfEndpoint) -> Result<Answer, Refusal> {
-        let endpoint = self.endpoint(request)?.endpoint;
-        let value = json!({"namespace": endpoint.netns, "result": result_of(&endpoint)?});
+    pub(crate) fn endpoint_info(&self, request: &OfEndpoint) -> Result<Answer> {
+        let Endpoint { netns, result, .. } = self.endpoint(request)?.endpoint;
+        let value = json!({"namespace": netns, "result": result});
         Ok(Answer::of(&json!({"Value": value})))
     }
 
@@ -125,29 +114,31 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// The endpoint is unknown, or the interface can't be moved.
-    pub(crate) fn join(self: &Arc<Self>, request: Join) -> Result<Answer, Refusal> {
+    pub(crate) fn join(self: &Arc<Self>, request: Join) -> Result<Answer> {
         let LiveEndpoint { calls, .. } = self.endpoint(&request.of)?;
         let _call = lock(&calls);
         // Again: it may have ended meanwhile.
         let endpoint = self.endpoint(&request.of)?.endpoint;
         let id = endpoint.plugged.id.clone();
-        let mut result = CniResult::read(&result_of(&endpoint)?)?;
+        let mut result = read_result(&endpoint)?;
         let is_internal = self.network(&endpoint.plugged.network)?.is_internal;
-        let locked = self.lock_endpoint(&endpoint)?;
+        let record = self.lock_endpoint(&endpoint)?;
+        let record = record.context("the endpoint has no record")?;
         let sandbox = request.sandbox_key;
-        locked.append(&CallerLine::Sandbox(sandbox.clone()))?;
+        let line = CallerLine::Sandbox(sandbox.clone()).to_raw();
+        record.append_caller_line(line).context(UNWRITTEN)?;
         self.endpoints
             .change(&id, |live| live.endpoint.sandbox = Some(sandbox));
         let namespace = Namespace::of(&id);
-        namespace.move_out(&locked.execution(self))?;
+        namespace.move_out(&self.execution(Some(&record)))?;
         if is_internal {
-            result.routes.retain(|route| route.to.prefix_len() > 0);
+            result.routes.retain(|route| route.dst.prefix_len() > 0);
         }
         let joined = joined(&result, namespace.outside());
         let driver = Arc::clone(self);
         Ok(Answer::of(&joined).then(move |is_delivered| {
             if !is_delivered && let Err(error) = driver.take_back(&id) {
-                tracing::warn!(%error, endpoint = id, "the interface can't be moved back");
+                tracing::warn!(error = %message(&error), endpoint = id, "the interface can't be moved back");
             }
         }))
     }
@@ -157,14 +148,14 @@ impl NetworkDriver {
     ///
     /// # Errors
     ///
-    /// The interface is there, and can't be moved back.
-    pub(crate) fn leave(&self, request: &OfEndpoint) -> Result<Answer, Refusal> {
+    /// The interface can't be moved back.
+    pub(crate) fn leave(&self, request: &OfEndpoint) -> Result<Answer> {
         self.take_back(&request.endpoint_id)?;
         Ok(Answer::nothing())
     }
 
     /// Moves the interface of an endpoint back into the endpoint's own namespace.
-    fn take_back(&self, id: &str) -> Result<(), Refusal> {
+    fn take_back(&self, id: &str) -> Result<()> {
         let Some(live) = self.endpoints.get(id) else {
             return Ok(());
         };
@@ -172,12 +163,12 @@ impl NetworkDriver {
         if self.endpoints.same(&live).is_none() {
             return Ok(());
         }
-        let locked = self.lock_endpoint(&live.endpoint)?;
-        Namespace::of(id).move_back(&locked.execution(self))
+        let record = self.lock_endpoint(&live.endpoint)?;
+        Namespace::of(id).move_back(&self.execution(record.as_ref()))
     }
 
     /// The endpoint of a call, which has been made.
-    fn endpoint(&self, request: &OfEndpoint) -> Result<LiveEndpoint, Refusal> {
+    fn endpoint(&self, request: &OfEndpoint) -> Result<LiveEndpoint> {
         self.network(&request.network_id)?;
         let id = &request.endpoint_id;
         let live = self.endpoints.get(id);
@@ -187,26 +178,14 @@ impl NetworkDriver {
             } = &live.endpoint;
             plugged.network == request.network_id && result.is_some()
         };
-        live.filter(is_of_call).ok_or_else(|| {
-            impossible(format!(
-                "EndpointID: {id:?} is no endpoint that was created and not deleted"
-            ))
+        live.filter(is_of_call).with_context(|| {
+            format!("EndpointID: {id:?} is no endpoint that was created and not deleted")
         })
     }
 }
 
-fn of_network(network: &Network, why: &Refusal) -> Refusal {
-    impossible(format!("network {}: {why}", network.conflist))
-}
-
-/// The answer to the call that makes an endpoint.
-fn answer_of(interface: &Interface, result: &RawValue) -> Result<Answer, Refusal> {
-    let offered = offered(interface, &CniResult::read(result)?);
-    Ok(Answer::of(&json!({"Interface": offered})))
-}
-
 /// The result of an endpoint's plugins.
-fn result_of(endpoint: &Endpoint) -> Result<Box<RawValue>, Refusal> {
-    let result = endpoint.raw_result();
-    result.ok_or_else(|| impossible("the plugins' result is not known"))
+fn read_result(endpoint: &Endpoint) -> Result<CniResult> {
+    let result = endpoint.result.as_deref();
+    CniResult::read(result.context("the plugins' result is not known")?)
 }

@@ -1,4 +1,4 @@
-//! The endpoints that are being made, are there, or are being undone.
+//! The endpoints that are being made, exist, or are being undone.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::lock::lock;
 use crate::state::endpoint::Endpoint;
 
-/// An endpoint that is being made, is there, or is being undone.
+/// An endpoint that is being made, exists, or is being undone.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveEndpoint {
     /// The endpoint.
@@ -54,7 +54,7 @@ impl LiveEndpoints {
         is_new
     }
 
-    /// Changes one, if it is there.
+    /// Changes an endpoint, if it exists.
     pub(crate) fn change(&self, id: &str, change: impl FnOnce(&mut LiveEndpoint)) {
         if let Some(live) = lock(&self.0).get_mut(id) {
             change(live);

@@ -3,21 +3,19 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::thread;
 
+use anyhow::{Context, Result, anyhow};
 use chain::Execution;
 use rustix::io::Errno;
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use state_files::is_namespace;
-use std::os::fd::AsFd;
 
-use crate::http::refusal::{Refusal, impossible};
-
-/// The interface inside the namespace.
-pub(crate) const IFNAME: &str = "eth0";
+use crate::state::record::IFNAME;
 
 /// The namespace of an endpoint, and the name of its interface outside.
 #[derive(Clone, Debug)]
@@ -37,7 +35,7 @@ impl Namespace {
         }
     }
 
-    /// Its path.
+    /// The path of the namespace.
     pub(crate) fn path(&self) -> String {
         format!("/run/netns/{}", self.name)
     }
@@ -47,31 +45,29 @@ impl Namespace {
         &self.outside
     }
 
-    /// Makes it; one that is there is made anew.
+    /// Creates the namespace. An existing one is replaced.
     ///
     /// # Errors
     ///
-    /// What `ip` says.
-    pub(crate) fn make(&self, execution: &Execution<'_>) -> Result<(), Refusal> {
+    /// The error of `ip`.
+    pub(crate) fn make(&self, execution: &Execution<'_>) -> Result<()> {
         self.remove(execution)?;
         ip(execution, &["netns", "add", &self.name], "")
     }
 
-    /// Removes it, if it is there.
+    /// Removes the namespace, if it exists.
     ///
     /// # Errors
     ///
-    /// What `ip` says.
-    pub(crate) fn remove(&self, execution: &Execution<'_>) -> Result<(), Refusal> {
+    /// The error of `ip`.
+    pub(crate) fn remove(&self, execution: &Execution<'_>) -> Result<()> {
         if self.is_there()? {
             return ip(execution, &["netns", "delete", &self.name], "");
         }
-        // What a namespace was mounted on.
+        // The file on which a namespace was mounted.
         match fs::remove_file(self.path()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(impossible(format!("{}: {error}", self.path())))
-            }
-            _ => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.with_context(|| self.path()),
         }
     }
 
@@ -79,8 +75,8 @@ impl Namespace {
     ///
     /// # Errors
     ///
-    /// It isn't there, or what `ip` says.
-    pub(crate) fn move_out(&self, execution: &Execution<'_>) -> Result<(), Refusal> {
+    /// The interface is missing, or the error of `ip`.
+    pub(crate) fn move_out(&self, execution: &Execution<'_>) -> Result<()> {
         let (host, outside) = (std::process::id(), &self.outside);
         if self.is_outside()? {
             return Ok(());
@@ -98,8 +94,8 @@ impl Namespace {
     ///
     /// # Errors
     ///
-    /// What `ip` says.
-    pub(crate) fn move_back(&self, execution: &Execution<'_>) -> Result<(), Refusal> {
+    /// The error of `ip`.
+    pub(crate) fn move_back(&self, execution: &Execution<'_>) -> Result<()> {
         let (name, outside) = (&self.name, &self.outside);
         let is_there = self.is_there()?;
         if self.is_outside()? {
@@ -127,25 +123,23 @@ impl Namespace {
     ///
     /// # Errors
     ///
-    /// It can't be said.
-    pub(crate) fn has_interface(&self) -> Result<bool, Refusal> {
+    /// An I/O error: it is unknown.
+    pub(crate) fn has_interface(&self) -> Result<bool> {
         Ok(self.is_outside()? || self.has(IFNAME)? || self.has(&self.outside)?)
     }
 
-    fn is_there(&self) -> Result<bool, Refusal> {
-        is_there(Path::new(&self.path())).map_err(|error| self.failed(&error))
+    fn is_there(&self) -> Result<bool> {
+        is_there(Path::new(&self.path())).with_context(|| self.path())
     }
 
     /// True if the interface is in the host's namespace.
-    fn is_outside(&self) -> Result<bool, Refusal> {
-        is_on_host(&self.outside).map_err(|error| self.failed(&error))
+    fn is_outside(&self) -> Result<bool> {
+        is_on_host(&self.outside).with_context(|| self.path())
     }
 
     /// True if there is an interface of this name in it.
-    fn has(&self, interface: &str) -> Result<bool, Refusal> {
-        let looked = self.is_there()?.then(|| self.look_for(interface));
-        let looked = looked.transpose().map_err(|error| self.failed(&error))?;
-        Ok(looked.unwrap_or(false))
+    fn has(&self, interface: &str) -> Result<bool> {
+        Ok(self.is_there()? && self.look_for(interface).with_context(|| self.path())?)
     }
 
     fn look_for(&self, interface: &str) -> io::Result<bool> {
@@ -163,12 +157,8 @@ impl Namespace {
         })
     }
 
-    fn failed(&self, error: &io::Error) -> Refusal {
-        impossible(format!("{}: {error}", self.path()))
-    }
-
     /// Runs lines of `ip` in it.
-    fn ip(&self, execution: &Execution<'_>, lines: &str) -> Result<(), Refusal> {
+    fn ip(&self, execution: &Execution<'_>, lines: &str) -> Result<()> {
         ip(execution, &["-netns", &self.name, "-batch", "-"], lines)
     }
 }
@@ -177,7 +167,7 @@ impl Namespace {
 ///
 /// # Errors
 ///
-/// It can't be said.
+/// An I/O error: it is unknown.
 pub(crate) fn is_there(path: &Path) -> io::Result<bool> {
     match is_namespace(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -189,7 +179,7 @@ pub(crate) fn is_there(path: &Path) -> io::Result<bool> {
 ///
 /// # Errors
 ///
-/// It can't be said.
+/// An I/O error: it is unknown.
 pub(crate) fn is_on_host(interface: &str) -> io::Result<bool> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::DGRAM);
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
@@ -200,10 +190,10 @@ pub(crate) fn is_on_host(interface: &str) -> io::Result<bool> {
     }
 }
 
-fn ip(execution: &Execution<'_>, arguments: &[&str], stdin: &str) -> Result<(), Refusal> {
+fn ip(execution: &Execution<'_>, arguments: &[&str], stdin: &str) -> Result<()> {
     execution.tool("ip", arguments, stdin).map_err(|error| {
         let line = [arguments, &stdin.lines().collect::<Vec<_>>()].concat();
-        impossible(format!("ip {}: {}", line.join(" "), error.msg))
+        anyhow!("ip {}: {}", line.join(" "), error.msg)
     })
 }
 

@@ -1,5 +1,4 @@
-//! Bodies of Docker's calls of a network driver, and of their answers. A text that is missing is
-//! empty.
+//! Bodies of Docker's calls of a network driver. A text that is missing is empty.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +53,7 @@ pub(crate) struct CreateEndpoint {
     pub(crate) interface: Interface,
 }
 
-/// An interface.
+/// An interface, also in the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(crate) struct Interface {
@@ -74,36 +73,4 @@ pub(crate) struct Join {
     pub(crate) of: OfEndpoint,
     #[serde(default)]
     pub(crate) sandbox_key: String,
-}
-
-/// Answer to `NetworkDriver.Join`.
-#[derive(Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "PascalCase")]
-pub(crate) struct Joined {
-    pub(crate) interface_name: InterfaceName,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(crate) gateway: String,
-    #[serde(rename = "GatewayIPv6", skip_serializing_if = "String::is_empty")]
-    pub(crate) gateway_v6: String,
-    pub(crate) static_routes: Vec<StaticRoute>,
-    /// True if Docker must not add an interface for a default route.
-    pub(crate) disable_gateway_service: bool,
-}
-
-/// The interface that Docker takes into the container.
-#[derive(Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "PascalCase")]
-pub(crate) struct InterfaceName {
-    pub(crate) src_name: String,
-    pub(crate) dst_prefix: String,
-}
-
-/// A route: of type 0 with a next hop, or of type 1 without.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "PascalCase")]
-pub(crate) struct StaticRoute {
-    pub(crate) destination: String,
-    pub(crate) route_type: u8,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(crate) next_hop: String,
 }

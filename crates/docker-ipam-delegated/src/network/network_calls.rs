@@ -3,41 +3,37 @@
 
 use std::sync::Arc;
 
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::http::answer::Answer;
-use crate::http::refusal::{Refusal, cant_remember, impossible};
 use crate::ipam::conflists;
 use crate::ipam::facts;
 use crate::lock::lock;
 use crate::network::network_bodies::{CreateNetwork, OfNetwork, Subnet};
-use crate::network::network_driver::{LiveNetwork, NetworkDriver};
+use crate::network::network_driver::NetworkDriver;
+use crate::state::files::UNWRITTEN;
 use crate::state::network::Network;
 
-/// The key under which Docker passes a driver's options on (`netlabel.GenericData`).
+/// The option that holds the driver's own options (`netlabel.GenericData`).
 const OPTIONS: &str = "com.docker.network.generic";
 
-/// The key under which Docker says that a network has no way out (`netlabel.Internal`).
+/// The option of a network without a way out (`netlabel.Internal`).
 const INTERNAL: &str = "com.docker.network.internal";
 
 impl NetworkDriver {
-    /// `CreateNetwork`. The same network once more is no error: it holds nothing.
+    /// `CreateNetwork`. A repeated call for the same network is no error: a network holds nothing.
     ///
     /// # Errors
     ///
     /// There is no such network configuration.
-    pub(crate) fn create_network(
-        self: &Arc<Self>,
-        request: CreateNetwork,
-    ) -> Result<Answer, Refusal> {
+    pub(crate) fn create_network(self: &Arc<Self>, request: CreateNetwork) -> Result<Answer> {
         let generic = request.options.get(OPTIONS).and_then(Value::as_object);
         let text =
             |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
         let options = generic.into_iter().flatten().filter_map(text).collect();
         let (conflist, facts) = facts::of_network(options)?;
-        let conflist = conflist.ok_or_else(|| {
-            impossible("option conflist is missing: give -o conflist=NAME, the network configuration whose plugins make the network")
-        })?;
+        let conflist = conflist.context("option conflist is missing: give -o conflist=NAME, the network configuration whose plugins make the network")?;
         conflists::find(&self.conf_dir, &conflist)?;
         let of_docker = |subnet: &&Subnet| !subnet.gateway.is_empty() && !subnet.pool.is_empty();
         let subnets = request.v4.iter().chain(&request.v6).filter(of_docker);
@@ -49,18 +45,13 @@ impl NetworkDriver {
             is_internal: request.options.get(INTERNAL) == Some(&Value::Bool(true)),
         };
         let id = network.id.clone();
-        let known = lock(&self.networks).get(&id).cloned();
-        match known {
-            Some(known) if known.network == network => return Ok(Answer::nothing()),
-            Some(_) => return Err(impossible(format!("NetworkID: {id} is there already"))),
-            None => {}
+        if let Some(known) = lock(&self.networks).get(&id) {
+            let is_same = known.network == network;
+            ensure!(is_same, "NetworkID: {id} is there already");
+            return Ok(Answer::nothing());
         }
-        let files = &self.files.networks;
-        let file = files
-            .make(&network)
-            .map_err(|error| cant_remember(&error))?;
-        let live = LiveNetwork::new(file.clone(), network);
-        lock(&self.networks).insert(id.clone(), live);
+        let file = self.files.networks.make(&network).context(UNWRITTEN)?;
+        self.add_network(file.clone(), network);
         let driver = Arc::clone(self);
         Ok(Answer::nothing().then(move |is_delivered| {
             if !is_delivered {
@@ -76,7 +67,7 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// An endpoint that is left can't be undone.
-    pub(crate) fn delete_network(&self, request: OfNetwork) -> Result<Answer, Refusal> {
+    pub(crate) fn delete_network(&self, request: OfNetwork) -> Result<Answer> {
         // From here on, no endpoint can be made in it.
         let network = lock(&self.networks).remove(&request.network_id);
         if let Err(why) = self.end_all_of(&request.network_id) {
@@ -92,7 +83,7 @@ impl NetworkDriver {
         Ok(Answer::nothing())
     }
 
-    fn end_all_of(&self, network: &str) -> Result<(), Refusal> {
+    fn end_all_of(&self, network: &str) -> Result<()> {
         let mut left = self.endpoints.all();
         left.retain(|live| live.endpoint.plugged.network == network);
         for live in left {

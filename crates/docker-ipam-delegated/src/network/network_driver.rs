@@ -5,15 +5,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use cni::Object;
+use anyhow::{Context, Result};
+use cni::Environment;
 
 use crate::command_line::CommandLine;
-use crate::http::refusal::{Refusal, impossible};
-use crate::ipam::conflists;
 use crate::ipam::plugin_environment::for_plugins;
 use crate::lock::lock;
 use crate::network::live_endpoints::{LiveEndpoint, LiveEndpoints};
-use crate::network::plugin_list::PluginRunner;
 use crate::state::endpoint;
 use crate::state::files::Files;
 use crate::state::network::Network;
@@ -29,7 +27,8 @@ pub(crate) struct NetworkDriver {
     /// The folder of the records of endpoints.
     pub(crate) records: PathBuf,
     pub(crate) conf_dir: PathBuf,
-    pub(crate) plugins: PluginRunner,
+    /// The environment of plugins.
+    pub(crate) environment: Environment,
     /// The networks by Docker's IDs.
     pub(crate) networks: Mutex<HashMap<String, LiveNetwork>>,
     pub(crate) endpoints: LiveEndpoints,
@@ -42,25 +41,12 @@ pub(crate) struct NetworkDriver {
 }
 
 /// A network that Docker has.
-#[derive(Clone)]
 pub(crate) struct LiveNetwork {
     /// The name of its file.
     pub(crate) file: String,
     pub(crate) network: Network,
     /// Time from which it is known.
     pub(crate) since: Instant,
-}
-
-impl LiveNetwork {
-    /// A network that is known from now on.
-    pub(crate) fn new(file: String, network: Network) -> Self {
-        let since = Instant::now();
-        Self {
-            file,
-            network,
-            since,
-        }
-    }
 }
 
 impl NetworkDriver {
@@ -70,7 +56,7 @@ impl NetworkDriver {
             files,
             records: endpoint::records(&arguments.state_dir),
             conf_dir: arguments.conf_dir.clone(),
-            plugins: PluginRunner::new(&arguments.cni_path, for_plugins(std::env::vars_os())),
+            environment: for_plugins(&arguments.cni_path),
             networks: Mutex::default(),
             endpoints: LiveEndpoints::default(),
             taken: Mutex::default(),
@@ -79,28 +65,29 @@ impl NetworkDriver {
         })
     }
 
+    /// Adds a network that is known from now on.
+    pub(crate) fn add_network(&self, file: String, network: Network) {
+        let id = network.id.clone();
+        let since = Instant::now();
+        let live = LiveNetwork {
+            file,
+            network,
+            since,
+        };
+        lock(&self.networks).insert(id, live);
+    }
+
     /// The network of this ID.
     ///
     /// # Errors
     ///
     /// Docker has created no such network.
-    pub(crate) fn network(&self, id: &str) -> Result<Network, Refusal> {
+    pub(crate) fn network(&self, id: &str) -> Result<Network> {
         let networks = lock(&self.networks);
-        let live = networks.get(id).ok_or_else(|| {
-            impossible(format!(
-                "NetworkID: {id:?} is no network that was created and not deleted"
-            ))
+        let live = networks.get(id).with_context(|| {
+            format!("NetworkID: {id:?} is no network that was created and not deleted")
         })?;
         Ok(live.network.clone())
-    }
-
-    /// The configuration of a network, as it is now.
-    ///
-    /// # Errors
-    ///
-    /// It is gone.
-    pub(crate) fn list_of(&self, network: &Network) -> Result<Object, Refusal> {
-        conflists::find(&self.conf_dir, &network.conflist)
     }
 
     /// True if there is neither a network nor an endpoint.

@@ -1,17 +1,18 @@
-//! Takes in the networks, and the records of the endpoints, of earlier daemons. An endpoint that
-//! a daemon was making or undoing when it was killed is to be undone.
+//! Takes in the networks and the endpoints' records of earlier daemons. An endpoint that a killed
+//! daemon was making or undoing is to be undone.
 
 use std::io;
 
+use chain::record::{RecordState, networks};
+
 use crate::lock::lock;
 use crate::network::live_endpoints::LiveEndpoint;
-use crate::network::network_driver::{LiveNetwork, NetworkDriver};
-use crate::state::endpoint::{self, endpoint};
-use crate::state::record::Record;
-use crate::state::stage::Stage;
+use crate::network::network_driver::NetworkDriver;
+use crate::state::endpoint::endpoint;
+use crate::state::record;
 
 impl NetworkDriver {
-    /// Takes in what is new: at the start all, and later what could not be read before.
+    /// Takes in new files and records: at the start all, later those that could not be read before.
     ///
     /// # Errors
     ///
@@ -21,43 +22,44 @@ impl NetworkDriver {
         let mut unread = Vec::new();
         for stored in self.files.networks.of_earlier(&mut unread)? {
             if taken.insert(stored.file.clone()) {
-                let network = LiveNetwork::new(stored.file, stored.object);
-                lock(&self.networks).insert(network.network.id.clone(), network);
+                self.add_network(stored.file, stored.object);
             }
         }
-        for record in endpoint::read_all(&self.records)? {
-            let container_id = record.attachment.container_id.to_string();
-            if taken.contains(&container_id) {
-                continue;
+        for network in networks(&self.records)? {
+            let (records, empty) = record::read_all(&self.records, &network)?;
+            for attachment in empty {
+                if taken.insert(attachment.container_id.to_string()) {
+                    self.remove_empty(&network, &attachment);
+                }
             }
-            let file = record.file.clone();
-            match self.take_in_endpoint(record) {
-                Ok(()) => drop(taken.insert(container_id)),
-                Err(reason) => unread.push((file, reason)),
+            for record in records {
+                let container_id = record.attachment.container_id.to_string();
+                if taken.contains(&container_id) {
+                    continue;
+                }
+                let content = record.content.and_then(|content| {
+                    // Docker never had it, or has given it back.
+                    let is_abandoned = content.state != RecordState::Added;
+                    Ok((endpoint(content)?, is_abandoned))
+                });
+                match content {
+                    Ok((endpoint, is_abandoned)) => {
+                        // An endpoint of the same ID stays as it is.
+                        let _ = self.endpoints.add(LiveEndpoint {
+                            is_abandoned,
+                            ..LiveEndpoint::new(endpoint)
+                        });
+                        taken.insert(container_id);
+                    }
+                    Err(reason) => unread.push((record.file, reason)),
+                }
             }
         }
         self.unread.replace(unread);
         Ok(())
     }
 
-    fn take_in_endpoint(&self, record: Record) -> Result<(), String> {
-        let (network, attachment) = (record.network, record.attachment);
-        let Some(content) = record.content? else {
-            // A daemon was killed before it wrote anything.
-            self.remove_empty(&network, &attachment);
-            return Ok(());
-        };
-        let (endpoint, stage) = endpoint(content)?;
-        // One that is known already stays as it is.
-        let _ = self.endpoints.add(LiveEndpoint {
-            // Docker never had it, or has given it back.
-            is_abandoned: matches!(stage, Stage::Begun | Stage::Ending),
-            ..LiveEndpoint::new(endpoint)
-        });
-        Ok(())
-    }
-
-    /// Takes in what could not be read, if there is any, and logs why it can't.
+    /// Tries again to take in the files that could not be read, if there are any.
     pub(crate) fn take_in_unread(&self) {
         if !self.unread.is_empty()
             && let Err(error) = self.take_in()

@@ -1,27 +1,23 @@
 //! A new endpoint, by Docker's request: what its plugins are told (libcni's `RuntimeConf`).
 
+use cni::NetworkConfig;
 use ipam::IpNet;
 
 use crate::ipam::facts;
-use crate::ipam::ipam_bodies::Options;
 use crate::network::namespaces::Namespace;
 use crate::network::network_bodies::Interface;
-use crate::state::caller_line::Plugged;
 use crate::state::endpoint::Endpoint;
 use crate::state::network::Network;
+use crate::state::record::Plugged;
 
 /// The endpoint of this ID in a network, with this network configuration.
 pub(crate) fn new_endpoint(
     network: &Network,
-    list: String,
+    config: NetworkConfig,
     id: &str,
     interface: &Interface,
 ) -> Endpoint {
     let mac = &interface.mac_address;
-    let mut options = Options::new();
-    if !mac.is_empty() {
-        options.insert(facts::MAC_OPTION.to_owned(), mac.clone());
-    }
     let addresses = [&interface.address, &interface.address_v6].into_iter();
     let addresses = addresses.filter(|address| !address.is_empty());
     let with_gateway = |address: &String| {
@@ -35,9 +31,9 @@ pub(crate) fn new_endpoint(
             mac: mac.clone(),
             addresses: addresses.map(with_gateway).collect(),
         },
-        list,
+        config,
         netns: Namespace::of(id).path(),
-        args: facts::cni_args(&network.facts, &options),
+        args: facts::cni_args(&network.facts, mac),
         result: None,
         sandbox: None,
     }
@@ -70,7 +66,9 @@ mod tests {
             mac_address: "02:42:00:00:00:01".to_owned(),
             ..Interface::default()
         };
-        let endpoint = new_endpoint(&network, "{}".to_owned(), "e", &interface);
+        let config = br#"{"cniVersion":"1.0.0","name":"web"}"#;
+        let config = NetworkConfig::parse(config.to_vec()).unwrap();
+        let endpoint = new_endpoint(&network, config, "e", &interface);
         assert_eq!(
             endpoint.plugged.addresses,
             [("10.2.0.7/24".to_owned(), "10.2.0.1".to_owned())]

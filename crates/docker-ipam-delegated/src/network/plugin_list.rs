@@ -1,68 +1,33 @@
 //! Runs the plugins of a network configuration list, as runtimes do: ADD in order, DEL in
 //! reverse order. Specification, section 3, "Execution of Network Configurations".
 
-use std::ffi::OsString;
-use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::time::Duration;
 
+use anyhow::{Context, Result, bail, ensure};
 use chain::{Execution, SearchPath};
 use cni::{Command, DelegateName, Environment, NetworkConfig, Object};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::http::refusal::{Refusal, impossible};
+use crate::http::refusal::message;
 use crate::ipam::delegate_log::DelegateLog;
-use crate::network::namespaces::{IFNAME, is_there};
+use crate::network::namespaces::is_there;
 use crate::state::endpoint::Endpoint;
+use crate::state::pool::network_config;
+use crate::state::record::{IFNAME, Plugged};
 
-/// The longest that a plugin may take, as long as the kubelet gives a runtime
-/// (`runtimeRequestTimeout`).
-const LONGEST: Duration = Duration::from_secs(120);
-
-/// Runs plugins.
-pub(crate) struct PluginRunner {
-    /// The environment of every call.
-    environment: Environment,
-}
-
-impl PluginRunner {
-    /// Plugins that are found in this `CNI_PATH`, with these variables.
-    pub(crate) fn new(cni_path: &str, variables: Vec<(OsString, OsString)>) -> Self {
-        let environment: Environment = variables.into_iter().collect();
-        Self {
-            environment: environment.with("CNI_PATH", cni_path),
-        }
+/// Refuses a configuration with a plugin that isn't installed: an endpoint could not be undone.
+///
+/// # Errors
+///
+/// The first missing plugin.
+pub(crate) fn find_all(list: &NetworkConfig, environment: &Environment) -> Result<()> {
+    let search_path = SearchPath::from_environment(environment)?;
+    for name in names(list)? {
+        let found = search_path.find(&name);
+        found.map_err(|failure| failure.to_error()).context(name)?;
     }
-
-    /// The environment of every call.
-    pub(crate) fn environment(&self) -> &Environment {
-        &self.environment
-    }
-
-    /// The execution of programs that inherit this lock.
-    pub(crate) fn execution<'a>(&'a self, lock: Option<BorrowedFd<'a>>) -> Execution<'a> {
-        Execution {
-            environment: &self.environment,
-            timeout: LONGEST,
-            lock,
-        }
-    }
-
-    /// Refuses a configuration with a plugin that isn't there: it could not be undone.
-    ///
-    /// # Errors
-    ///
-    /// The first plugin that isn't there.
-    pub(crate) fn find_all(&self, list: &Object) -> Result<(), Refusal> {
-        let search_path = SearchPath::from_environment(&self.environment)?;
-        for name in names(list)? {
-            search_path
-                .find(&name)
-                .map_err(|failure| impossible(format!("{name}: {}", failure.to_error().msg)))?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// ADD of all plugins; returns their results. If one fails, all may have to be undone.
@@ -70,51 +35,37 @@ impl PluginRunner {
 /// # Errors
 ///
 /// The failed plugin's, with its name.
-pub(crate) fn add(
-    execution: &Execution<'_>,
-    list: &Object,
-    endpoint: &Endpoint,
-) -> Result<Vec<Box<RawValue>>, Refusal> {
+pub(crate) fn add(execution: &Execution<'_>, endpoint: &Endpoint) -> Result<Vec<Box<RawValue>>> {
     let mut results: Vec<Box<RawValue>> = Vec::new();
-    for plugin in plugins(list)? {
-        let config = config(list, &plugin, endpoint, results.last().map(|last| &**last))?;
-        match call(execution, Command::Add, &plugin, &config, endpoint)? {
-            Some(output) => results.push(output),
-            None => {
-                let name = name(&plugin)?;
-                return Err(impossible(format!(
-                    "{name}: succeeded, but printed no result"
-                )));
-            }
-        }
+    for plugin in plugins(&endpoint.config)? {
+        let config = config(&plugin, endpoint, results.last().map(|last| &**last))?;
+        let result = call(execution, Command::Add, &plugin, &config, endpoint)?;
+        let name = name(&plugin)?;
+        results.push(result.with_context(|| format!("{name}: succeeded, but printed no result"))?);
     }
-    match results.is_empty() {
-        true => Err(impossible("the network configuration lists no plugin")),
-        false => Ok(results),
-    }
+    ensure!(
+        !results.is_empty(),
+        "the network configuration lists no plugin"
+    );
+    Ok(results)
 }
 
 /// DEL of all plugins, whatever fails.
 ///
 /// # Errors
 ///
-/// Those of all that fail.
-pub(crate) fn del(
-    execution: &Execution<'_>,
-    list: &Object,
-    endpoint: &Endpoint,
-) -> Result<(), Refusal> {
-    let result = endpoint.raw_result();
+/// Those of all failed plugins.
+pub(crate) fn del(execution: &Execution<'_>, endpoint: &Endpoint) -> Result<()> {
     let mut failed = Vec::new();
-    for plugin in plugins(list)?.iter().rev() {
-        let config = config(list, plugin, endpoint, result.as_deref())?;
-        if let Err(why) = call(execution, Command::Del, plugin, &config, endpoint) {
-            failed.push(why.to_string());
+    for plugin in plugins(&endpoint.config)?.iter().rev() {
+        let config = config(plugin, endpoint, endpoint.result.as_deref())?;
+        if let Err(error) = call(execution, Command::Del, plugin, &config, endpoint) {
+            failed.push(message(&error));
         }
     }
     match failed.is_empty() {
         true => Ok(()),
-        false => Err(impossible(failed.join("; "))),
+        false => bail!(failed.join("; ")),
     }
 }
 
@@ -124,24 +75,22 @@ fn call(
     plugin: &Object,
     config: &Object,
     endpoint: &Endpoint,
-) -> Result<Option<Box<RawValue>>, Refusal> {
+) -> Result<Option<Box<RawValue>>> {
     let netns = &endpoint.netns;
-    let is_there = is_there(Path::new(netns));
-    let is_there = is_there.map_err(|error| impossible(format!("{netns}: {error}")))?;
+    let is_there = is_there(Path::new(netns)).with_context(|| netns.clone())?;
     let environment = execution
         .environment
         .clone()
         .with("CNI_CONTAINERID", endpoint.container_id())
         .with("CNI_IFNAME", IFNAME)
         .with("CNI_ARGS", &endpoint.args)
-        // DEL must work without it, which an empty value says.
+        // Empty for a missing namespace: DEL must work without one.
         .with("CNI_NETNS", if is_there { netns } else { "" });
     let execution = Execution {
         environment: &environment,
         ..*execution
     };
-    let config = serde_json::to_vec(config).expect("an object is JSON");
-    let config = NetworkConfig::parse(config)?;
+    let config = network_config(config)?;
     let output = execution.plugin(command, &name(plugin)?, &config, &DelegateLog)?;
     Ok(output.map(|output| output.json().to_owned()))
 }
@@ -151,45 +100,35 @@ fn call(
 /// # Errors
 ///
 /// A plugin has no name.
-pub(crate) fn names(list: &Object) -> Result<Vec<DelegateName>, Refusal> {
+pub(crate) fn names(list: &NetworkConfig) -> Result<Vec<DelegateName>> {
     plugins(list)?.iter().map(name).collect()
 }
 
 /// The plugin's executable.
-fn name(plugin: &Object) -> Result<DelegateName, Refusal> {
+fn name(plugin: &Object) -> Result<DelegateName> {
     let kind: String = plugin.read("", "type")?.unwrap_or_default();
-    let name = kind.parse();
-    name.map_err(|error| impossible(format!("type {kind:?}: {error}")))
+    kind.parse().with_context(|| format!("type {kind:?}"))
 }
 
-fn plugins(list: &Object) -> Result<Vec<Object>, Refusal> {
-    Ok(list.read("", "plugins")?.unwrap_or_default())
+fn plugins(list: &NetworkConfig) -> Result<Vec<Object>> {
+    Ok(list.read("plugins")?.unwrap_or_default())
 }
 
 /// The configuration of one plugin in one call.
-fn config(
-    list: &Object,
-    plugin: &Object,
-    endpoint: &Endpoint,
-    result: Option<&RawValue>,
-) -> Result<Object, Refusal> {
+fn config(plugin: &Object, endpoint: &Endpoint, result: Option<&RawValue>) -> Result<Object> {
     let mut config = plugin.clone();
-    for key in ["cniVersion", "name"] {
-        if let Some(value) = list.get(key) {
-            config.set(key, value);
-        }
-    }
+    config.set("cniVersion", endpoint.config.version().as_str());
+    config.set("name", endpoint.config.name());
     let capabilities: Object = plugin.read("", "capabilities")?.unwrap_or_default();
     config.remove("capabilities");
-    if capabilities.read::<bool>("capabilities", "mac")? == Some(true)
-        && !endpoint.plugged.mac.is_empty()
-    {
-        config.set("runtimeConfig", &json!({"mac": endpoint.plugged.mac}));
+    let Plugged { mac, addresses, .. } = &endpoint.plugged;
+    if capabilities.read("capabilities", "mac")? == Some(true) && !mac.is_empty() {
+        config.set("runtimeConfig", &json!({"mac": mac}));
     }
-    if let Some(ipam) = config.read::<Object>("", "ipam")?
-        && !endpoint.plugged.addresses.is_empty()
+    if let Some(ipam) = config.read("", "ipam")?
+        && !addresses.is_empty()
     {
-        config.set("ipam", &given_addresses(&ipam, &endpoint.plugged.addresses));
+        config.set("ipam", &given_addresses(&ipam, addresses));
     }
     if let Some(result) = result {
         config.set("prevResult", result);
@@ -200,19 +139,14 @@ fn config(
 /// The `ipam` section for addresses that Docker gives: the reference plugin `static`, with
 /// the routes and the DNS of the configuration.
 fn given_addresses(ipam: &Object, addresses: &[(String, String)]) -> Object {
-    let address = |(address, gateway): &(String, String)| {
-        let is_routed = !gateway.is_empty();
-        match is_routed {
-            true => json!({"address": address, "gateway": gateway}),
-            false => json!({"address": address}),
-        }
+    let address = |(address, gateway): &(String, String)| match gateway.is_empty() {
+        true => json!({"address": address}),
+        false => json!({"address": address, "gateway": gateway}),
     };
+    let addresses: Vec<_> = addresses.iter().map(address).collect();
     let mut given = Object::new();
     given.set("type", "static");
-    given.set(
-        "addresses",
-        &addresses.iter().map(address).collect::<Vec<_>>(),
-    );
+    given.set("addresses", &addresses);
     for key in ["routes", "dns"] {
         if let Some(value) = ipam.get(key) {
             given.set(key, value);
@@ -226,7 +160,11 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::state::caller_line::Plugged;
+
+    fn list() -> NetworkConfig {
+        let list = json!({"cniVersion": "1.0.0", "name": "net", "plugins": []});
+        NetworkConfig::parse(list.to_string().into_bytes()).unwrap()
+    }
 
     fn object(json: &Value) -> Object {
         serde_json::from_value(json.clone()).unwrap()
@@ -240,7 +178,7 @@ mod tests {
                 mac: "02:42:0a:00:00:02".to_owned(),
                 addresses: Vec::new(),
             },
-            list: String::new(),
+            config: list(),
             netns: "/nowhere".to_owned(),
             args: String::new(),
             result: None,
@@ -249,8 +187,7 @@ mod tests {
     }
 
     fn config_of(plugin: &Value, endpoint: &Endpoint) -> Value {
-        let list = object(&json!({"cniVersion": "1.0.0", "name": "net", "plugins": []}));
-        let config = config(&list, &object(plugin), endpoint, None).unwrap();
+        let config = config(&object(plugin), endpoint, None).unwrap();
         serde_json::to_value(config).unwrap()
     }
 

@@ -10,10 +10,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use anyhow::Result;
 use state_files::is_namespace;
 
-use crate::http::refusal::Refusal;
-use crate::jobs::Jobs;
+use crate::http::refusal::message;
+use crate::jobs;
 use crate::lock::lock;
 use crate::network::cni_result::CniResult;
 use crate::network::live_endpoints::LiveEndpoint;
@@ -41,18 +42,18 @@ impl NetworkDriver {
             move || {
                 while let Some(live) = { lock(&stale).pop() } {
                     if let Err(error) = driver.end_stale(&live) {
-                        tracing::warn!(%error, endpoint = live.id(), "can't be undone");
+                        tracing::warn!(error = %message(&error), endpoint = live.id(), "can't be undone");
                     }
                 }
             }
         });
-        if !Jobs::start(jobs).wait(PATIENCE) {
+        if !jobs::run(jobs, PATIENCE) {
             tracing::warn!("stale endpoints are still being undone");
         }
     }
 
     /// Undoes an endpoint if it is stale, and no call works on it.
-    fn end_stale(&self, live: &LiveEndpoint) -> Result<(), Refusal> {
+    fn end_stale(&self, live: &LiveEndpoint) -> Result<()> {
         let Ok(_call) = live.calls.try_lock() else {
             return Ok(());
         };
@@ -60,7 +61,7 @@ impl NetworkDriver {
             return Ok(());
         };
         let id = live.id();
-        // A program of a killed daemon's may be moving the interface.
+        // A program of a killed daemon may be moving the interface.
         drop(self.lock_endpoint(&live.endpoint)?);
         if live.is_abandoned {
             return self.end_locked(&live);
@@ -72,14 +73,14 @@ impl NetworkDriver {
             }
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(%error, endpoint = id, "kept: it can't be said whether its container is gone");
+                tracing::warn!(error = %message(&error), endpoint = id, "kept: it is unknown whether its container is gone");
             }
         }
         Ok(())
     }
 }
 
-/// True if it may be stale, as far as it can be said without the endpoint's lock.
+/// True if it may be stale, as far as that is known without the endpoint's lock.
 fn may_be_stale(live: &LiveEndpoint) -> bool {
     let sandbox = live.endpoint.sandbox.as_deref();
     // An error is looked at, and logged, with the lock.
@@ -88,14 +89,14 @@ fn may_be_stale(live: &LiveEndpoint) -> bool {
     live.is_abandoned || is_there == Some(false)
 }
 
-/// True if the container that took the endpoint's interface is gone with it. All of these are
-/// so: the namespace that Docker named is gone, the interface isn't anywhere that it was before
-/// Docker took it, and of the pair, the other end is gone, too.
+/// True if the container is gone together with the interface that it took. This requires all of:
+/// the namespace that Docker named is gone; the interface is nowhere that it was before Docker
+/// took it; the other end of the pair is gone.
 ///
 /// # Errors
 ///
-/// It can't be said.
-fn is_gone(endpoint: &Endpoint) -> Result<bool, Refusal> {
+/// An I/O error: it is unknown.
+fn is_gone(endpoint: &Endpoint) -> Result<bool> {
     let Some(sandbox) = endpoint.sandbox.as_deref().map(Path::new) else {
         return Ok(false);
     };
@@ -103,8 +104,8 @@ fn is_gone(endpoint: &Endpoint) -> Result<bool, Refusal> {
     if looked == Look::Present || Namespace::of(&endpoint.plugged.id).has_interface()? {
         return Ok(false);
     }
-    let result = endpoint.raw_result();
-    let Some(result) = result.and_then(|raw| CniResult::read(&raw).ok()) else {
+    let result = endpoint.result.as_deref();
+    let Some(result) = result.and_then(|raw| CniResult::read(raw).ok()) else {
         return Ok(false);
     };
     let ends: Vec<&str> = result.host_interfaces().collect();
@@ -120,9 +121,9 @@ fn is_gone(endpoint: &Endpoint) -> Result<bool, Refusal> {
 /// A look at the path of a container's namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// It is there.
+    /// The namespace exists.
     Present,
-    /// There is no file, and its folder is there.
+    /// The file is missing, and its folder exists.
     Missing,
     /// No namespace is seen there, but Docker may see one: in another mount namespace.
     NotSeen,
@@ -155,7 +156,7 @@ mod tests {
         assert_eq!(look(&file.join("1")).unwrap(), Look::NotSeen);
         std::fs::write(&file, "").unwrap();
         assert_eq!(look(&file).unwrap(), Look::NotSeen);
-        // Not a folder: nothing can be said.
+        // Not a folder: it is unknown.
         assert!(look(&file.join("1")).is_err());
         assert_eq!(look(Path::new("/proc/self/ns/net")).unwrap(), Look::Present);
     }

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use cni::Object;
+use anyhow::Result;
 
-use crate::http::refusal::{Refusal, impossible};
+use crate::http::refusal::message;
 use crate::lock::lock;
-use crate::network::endpoint_record::LockedEndpoint;
 use crate::network::live_endpoints::LiveEndpoint;
 use crate::network::namespaces::Namespace;
 use crate::network::network_driver::NetworkDriver;
@@ -14,13 +13,12 @@ use crate::network::plugin_list;
 use crate::state::endpoint::Endpoint;
 
 impl NetworkDriver {
-    /// Undoes the endpoint of this ID, if it is there, once the call that works on it has
-    /// ended.
+    /// Undoes the endpoint of this ID, if it exists, after the call that works on it.
     ///
     /// # Errors
     ///
-    /// Those of the plugins that fail. It is tried again before the next endpoint is made.
-    pub(crate) fn end_endpoint(&self, id: &str) -> Result<(), Refusal> {
+    /// Those of the failed plugins. The undo is repeated before the next endpoint is made.
+    pub(crate) fn end_endpoint(&self, id: &str) -> Result<()> {
         let Some(live) = self.endpoints.get(id) else {
             return Ok(());
         };
@@ -33,17 +31,12 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// As [`Self::end_endpoint`].
-    pub(crate) fn end_locked(&self, live: &LiveEndpoint) -> Result<(), Refusal> {
-        // Another call may have ended it meanwhile, and Docker may have made it anew.
+    pub(crate) fn end_locked(&self, live: &LiveEndpoint) -> Result<()> {
+        // Another call may have undone it meanwhile, and Docker may have made a new one.
         let Some(live) = self.endpoints.same(live) else {
             return Ok(());
         };
-        let undone = self.lock_endpoint(&live.endpoint).and_then(|locked| {
-            locked.deleting();
-            self.undo(&locked, &live.endpoint)?;
-            locked.remove();
-            Ok(())
-        });
+        let undone = self.undo(&live.endpoint);
         match &undone {
             Ok(()) => self.endpoints.remove(live.id()),
             // Docker only logs that it has failed, and forgets the endpoint.
@@ -54,15 +47,21 @@ impl NetworkDriver {
         undone
     }
 
-    /// Undoes what `CreateEndpoint` and `Join` have done.
-    fn undo(&self, locked: &LockedEndpoint, endpoint: &Endpoint) -> Result<(), Refusal> {
-        let execution = locked.execution(self);
+    /// Undoes what `CreateEndpoint` and `Join` have done, and removes the record.
+    fn undo(&self, endpoint: &Endpoint) -> Result<()> {
+        let record = self.lock_endpoint(endpoint)?;
+        if let Some(record) = &record {
+            record.deleting();
+        }
+        let execution = self.execution(record.as_ref());
         let namespace = Namespace::of(&endpoint.plugged.id);
         namespace.move_back(&execution)?;
-        let list: Object =
-            serde_json::from_str(&endpoint.list).map_err(|error| impossible(error.to_string()))?;
-        plugin_list::del(&execution, &list, endpoint)?;
-        namespace.remove(&execution)
+        plugin_list::del(&execution, endpoint)?;
+        namespace.remove(&execution)?;
+        if let Some(record) = record {
+            record.remove();
+        }
+        Ok(())
     }
 
     /// Undoes an endpoint that Docker will never have. If that fails, it is logged, and tried
@@ -71,7 +70,7 @@ impl NetworkDriver {
         tracing::warn!(endpoint = id, why, "is undone");
         self.endpoints.change(id, |live| live.is_abandoned = true);
         if let Err(error) = self.end_endpoint(id) {
-            tracing::warn!(%error, endpoint = id, "can't be undone now");
+            tracing::warn!(error = %message(&error), endpoint = id, "can't be undone now");
         }
     }
 }

@@ -3,17 +3,17 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What these container IDs begin with. A name follows for an address, and Docker's ID for an
+/// The start of these container IDs. A name follows for an address, and Docker's ID for an
 /// endpoint.
 pub(crate) const PREFIX: &str = "docker-";
 
-/// The start of IDs if the boot is not known.
+/// The start of IDs if the boot is unknown.
 pub(crate) const UNKNOWN_BOOT: &str = "docker-0000000000000000-";
 
 /// Names that no process has used before.
 #[derive(Debug)]
 pub(crate) struct Names {
-    /// What all names of this process begin with.
+    /// The start of all names of this process.
     prefix: String,
     next: AtomicU64,
 }

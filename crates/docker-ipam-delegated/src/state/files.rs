@@ -1,9 +1,9 @@
-//! Files of what the daemon remembers besides attachments: a folder for each kind of object, a
-//! file for each object, and a line for each step of its life.
+//! Files of the daemon's memory: a folder for each kind of object, a file for each object, and a
+//! line for each step of its life.
 //!
 //! An attachment, of an address or of an endpoint, has a record instead.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,16 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use state_files::{Journal, StateFolder, whole_lines};
+use state_files::{Journal, StateFolder, names_in, whole_lines};
 
 use crate::state::attachment_id::Names;
 use crate::state::network::Network;
 use crate::state::pool::{Gateway, Pool};
-use crate::state::stage::Stage;
 use crate::state::unread::Unread;
 use crate::state::version::{VERSION, refuse_others};
+
+/// The context of the error of a file or record that can't be written.
+pub(crate) const UNWRITTEN: &str = "the daemon's state can't be written";
 
 /// The folder of references to pools.
 pub(crate) const POOLS: &str = "pools";
@@ -39,6 +41,17 @@ pub(crate) enum Line<T> {
     /// Docker has the answer to the call that made the object.
     Answered,
     /// Docker has given the object back.
+    Ending,
+}
+
+/// Stage of an object, by its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It is made, and Docker may not have had the answer.
+    Made,
+    /// Docker has the answer. Of one pool, Docker may have fewer references than were made.
+    Answered,
+    /// Docker has given it back. It may be released only in part.
     Ending,
 }
 
@@ -193,35 +206,30 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Vec<(String, 
         Err(error) => return Err(error),
     };
     let mut all = Vec::new();
-    for entry in fs::read_dir(path)? {
-        let Ok(name) = entry?.file_name().into_string() else {
-            continue;
-        };
+    for name in names_in(path)? {
         let content = match folder.read(&name) {
-            Ok(content) => parse(&name, &content).map_err(|error| error.to_string()),
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            Err(error) => Err(error.to_string()),
+            content => content.and_then(|content| Ok(parse(&content)?)),
         };
-        all.push((name, content));
+        let stored = |(object, stage)| Stored {
+            file: name.clone(),
+            object,
+            stage,
+        };
+        let content = content.map(|content| content.map(stored));
+        all.push((name, content.map_err(|error| error.to_string())));
     }
-    all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     Ok(all)
 }
 
-fn parse<T: DeserializeOwned>(name: &str, content: &[u8]) -> serde_json::Result<Option<Stored<T>>> {
+fn parse<T: DeserializeOwned>(content: &[u8]) -> serde_json::Result<Option<(T, Stage)>> {
     let mut stored = None;
     for line in whole_lines(content).split_inclusive(|byte| *byte == b'\n') {
-        let (object, stage) = match (serde_json::from_slice(line)?, stored) {
+        stored = Some(match (serde_json::from_slice(line)?, stored) {
             (Line::Made(object), _) => (object, Stage::Made),
-            (Line::Answered, Some(Stored { object, .. })) => (object, Stage::Answered),
-            (Line::Ending, Some(Stored { object, .. })) => (object, Stage::Ending),
+            (Line::Answered, Some((object, _))) => (object, Stage::Answered),
+            (Line::Ending, Some((object, _))) => (object, Stage::Ending),
             (_, None) => return Err(serde::de::Error::custom("its first line makes no object")),
-        };
-        let file = name.to_owned();
-        stored = Some(Stored {
-            file,
-            object,
-            stage,
         });
     }
     Ok(stored)
@@ -235,6 +243,8 @@ fn to_line<T: Serialize>(line: &T) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn objects(folder: &tempfile::TempDir) -> Objects<u8> {
@@ -256,15 +266,15 @@ mod tests {
         let mut before = (String::new(), None);
         for stage in [Stage::Made, Stage::Answered, Stage::Ending] {
             match stage {
-                Stage::Begun | Stage::Made => {}
+                Stage::Made => {}
                 Stage::Answered => objects.note(&name, &Line::Answered),
                 Stage::Ending => objects.note(&name, &Line::Ending),
             }
             assert_eq!(stages(&objects), [(7, stage)]);
             let text = fs::read_to_string(&path).unwrap();
             for end in before.0.len()..text.len() {
-                let cut = parse::<u8>(&name, &text.as_bytes()[..end]).unwrap();
-                assert_eq!(cut.map(|stored| stored.stage), before.1, "{end}");
+                let cut = parse::<u8>(&text.as_bytes()[..end]).unwrap();
+                assert_eq!(cut.map(|(_, stage)| stage), before.1, "{end}");
             }
             before = (text, Some(stage));
         }

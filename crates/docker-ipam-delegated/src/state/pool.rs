@@ -124,7 +124,7 @@ pub(crate) fn range_of(subnet: IpNet, range: Option<IpNet>, gateway: Option<IpAd
     object
 }
 
-/// The range of a whole subnet, with the gateway that it has unless somebody says another.
+/// The range of a whole subnet, with the default gateway.
 ///
 /// # Errors
 ///

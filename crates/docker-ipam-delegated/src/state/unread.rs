@@ -8,7 +8,7 @@ use crate::lock::lock;
 /// A file or folder that can't be read, with the reason.
 pub(crate) type Unread = (PathBuf, String);
 
-/// Those that could not be read at the last attempt.
+/// The files that could not be read at the last attempt.
 #[derive(Default)]
 pub(crate) struct UnreadFiles(Mutex<Vec<Unread>>);
 

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use state_files::names_in;
 
 /// The version, which is also the name of a folder.
 pub(crate) const VERSION: &str = "v2";
@@ -16,13 +17,13 @@ pub(crate) const VERSION: &str = "v2";
 /// The folder of the other version, and the way out; an I/O error.
 pub(crate) fn refuse_others(folder: &Path) -> Result<()> {
     let failed = || format!("{}", folder.display());
-    let entries = match fs::read_dir(folder) {
+    let names = match names_in(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        other => other.with_context(failed)?,
+        names => names.with_context(failed)?,
     };
-    for entry in entries {
-        let other = entry.with_context(failed)?.path();
-        if other.ends_with(VERSION) || is_without_objects(&other).with_context(failed)? {
+    for name in names {
+        let other = folder.join(&name);
+        if name == VERSION || is_without_objects(&other).with_context(failed)? {
             continue;
         }
         bail!(

@@ -1,28 +1,25 @@
-//! What a daemon remembers, for tools: a read-only view, which waits for no lock and makes
-//! nothing.
+//! A read-only view of a daemon's memory, for tools. It waits for no lock and creates no file.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use chain::record::AttachmentRecord;
+use chain::record::{AttachmentRecord, ListedRecord, networks};
 use cni::{ContainerId, NetworkConfig, NetworkName};
 use ipam::IpNet;
 use state_files::StateFolder;
 
-use crate::state::address_record::{self, RecordedAddress};
 use crate::state::endpoint;
-use crate::state::files::{self, Stored};
+use crate::state::files::{self, Stage, Stored};
 use crate::state::pool::Pool;
-use crate::state::record::Record;
-use crate::state::stage::Stage;
+use crate::state::record::{RecordedAddress, is_address, read_all};
 
 /// The folder below the daemon's state folder that has the records of networks without a
 /// network configuration.
 pub const RECORDS: &str = "records";
 
-/// What the daemon remembers.
+/// The daemon's memory.
 #[derive(Debug, Default)]
 pub struct Remembered {
     /// The pools that Docker has; one of several references each.
@@ -58,14 +55,14 @@ pub struct RememberedPool {
 pub struct RememberedAddress {
     /// The attachment that holds it.
     pub container_id: ContainerId,
-    /// The ID of its pool.
-    pub pool: String,
+    /// The subnet of its pool.
+    pub subnet: IpNet,
     /// The address; `None` while it is being requested.
     pub ip: Option<IpAddr>,
 }
 
 /// An endpoint.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RememberedEndpoint {
     /// The container ID that its plugins were told.
     pub container_id: String,
@@ -75,7 +72,7 @@ pub struct RememberedEndpoint {
     pub network: String,
 }
 
-/// Reads what a daemon remembers in this state folder; `None` if it has no files there.
+/// Reads a daemon's memory in this state folder; `None` if there are no files.
 ///
 /// # Errors
 ///
@@ -98,12 +95,18 @@ pub fn remembered(state_dir: &Path) -> io::Result<Option<Remembered>> {
         }
     }
     for (folder, network) in folders {
-        for record in address_record::read_all(&folder, &network)? {
-            all.add_address(record);
-        }
+        let (mut records, _) = read_all(&folder, &network)?;
+        records.retain(|record| is_address(&record.attachment));
+        records
+            .into_iter()
+            .for_each(|record| all.add_address(record));
     }
-    for record in endpoint::read_all(&endpoint::records(state_dir))? {
-        all.add_endpoint(record);
+    let folder = endpoint::records(state_dir);
+    for network in networks(&folder)? {
+        let (records, _) = read_all(&folder, &network)?;
+        records
+            .into_iter()
+            .for_each(|record| all.add_endpoint(record));
     }
     Ok(Some(all))
 }
@@ -140,7 +143,7 @@ impl Remembered {
     }
 
     /// Adds an address if its pool is known.
-    fn add_address(&mut self, record: Record) {
+    fn add_address(&mut self, record: ListedRecord) {
         let container_id = record.attachment.container_id.clone();
         let Some(content) = self.content(record) else {
             return;
@@ -151,16 +154,16 @@ impl Remembered {
             let mut ips = content.ips.into_iter();
             self.addresses.push(RememberedAddress {
                 container_id,
-                pool: pool.id.clone(),
+                subnet: pool.subnet,
                 ip: ips.find(|ip| pool.subnet.contains(ip)),
             });
         }
     }
 
-    fn add_endpoint(&mut self, record: Record) {
+    fn add_endpoint(&mut self, record: ListedRecord) {
         let file = record.file.clone();
         match self.content(record).map(endpoint::endpoint) {
-            Some(Ok((endpoint, _))) => self.endpoints.push(RememberedEndpoint {
+            Some(Ok(endpoint)) => self.endpoints.push(RememberedEndpoint {
                 container_id: endpoint.container_id(),
                 id: endpoint.plugged.id,
                 network: endpoint.plugged.network,
@@ -171,12 +174,9 @@ impl Remembered {
     }
 
     /// The content of a record; one that can't be read is a problem.
-    fn content(&mut self, record: Record) -> Option<AttachmentRecord> {
+    fn content(&mut self, record: ListedRecord) -> Option<AttachmentRecord> {
         let content = record.content.map_err(|reason| (record.file, reason));
-        content.unwrap_or_else(|problem| {
-            self.problems.push(problem);
-            None
-        })
+        content.map_err(|problem| self.problems.push(problem)).ok()
     }
 }
 

@@ -5,19 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 
-/// A cluster.
-#[derive(Debug, Args)]
-pub(crate) struct ClusterArguments {
-    /// The network whose conflist leads to the cluster, if there are several clusters.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) network: Option<String>,
-}
-
-/// A cluster that needs no node: one that a conflist leads to, or the one of a kubeconfig.
+/// A cluster: the one in this node's conflists, or the one of a kubeconfig.
 #[derive(Debug, Args)]
 pub(crate) struct AnyClusterArguments {
-    #[command(flatten)]
-    pub(crate) named: ClusterArguments,
+    /// A network of the cluster, if the conflists name several clusters.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) network: Option<String>,
     /// The Kubernetes cluster of this kubeconfig. No conflist is read.
     #[arg(long, value_name = "FILE", conflicts_with = "network")]
     pub(crate) kubeconfig: Option<PathBuf>,
@@ -41,13 +34,13 @@ pub(crate) struct ImportArguments {
     /// File with pools, as in a catalogue of ipam-ds-rules; - is stdin.
     #[arg(required_unless_present = "from_whereabouts")]
     pub(crate) file: Option<PathBuf>,
-    /// Claim the addresses that whereabouts has given to pods, in the pools that have them.
+    /// Claim the addresses that whereabouts has allocated to pods, in the pools with these addresses.
     #[arg(long, conflicts_with_all = ["file", "replace"])]
     pub(crate) from_whereabouts: bool,
     /// With --from-whereabouts: show what would be claimed, and claim nothing.
     #[arg(long, requires = "from_whereabouts")]
     pub(crate) dry_run: bool,
-    /// Replace definitions that are there, unless addresses or blocks that are held need them.
+    /// Replace existing definitions, unless held addresses or blocks need them.
     #[arg(long)]
     pub(crate) replace: bool,
 }
@@ -58,7 +51,7 @@ pub(crate) struct NodeForgetArguments {
     pub(crate) cluster: AnyClusterArguments,
     /// The node's name.
     pub(crate) node: String,
-    /// Don't ask.
+    /// Don't ask for a confirmation.
     #[arg(long)]
     pub(crate) yes: bool,
     /// Show what would be released, and release nothing.
@@ -70,8 +63,7 @@ pub(crate) struct NodeForgetArguments {
 pub(crate) struct CollectNodesArguments {
     #[command(flatten)]
     pub(crate) cluster: AnyClusterArguments,
-    /// Time from the first run that finds a Node missing to the run that releases what the node
-    /// holds.
+    /// Time from the first run that finds a Node missing to the run that releases.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) gone_for: Duration,
     /// Show what would be released, and write nothing.
@@ -81,9 +73,10 @@ pub(crate) struct CollectNodesArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct NodeRegisterArguments {
-    #[command(flatten)]
-    pub(crate) cluster: ClusterArguments,
-    /// Don't ask.
+    /// A network of the cluster, if the conflists name several clusters.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) network: Option<String>,
+    /// Don't ask for a confirmation.
     #[arg(long)]
     pub(crate) yes: bool,
 }
@@ -92,11 +85,11 @@ pub(crate) struct NodeRegisterArguments {
 pub(crate) struct ReconcileArguments {
     #[command(flatten)]
     pub(crate) cluster: AnyClusterArguments,
-    /// Before any node uses the restored cluster: nothing new is given until each node has run
-    /// this command.
+    /// Mark all nodes, before any of them uses the restored cluster: no node gets a new address or
+    /// block before each marked node has run this command.
     #[arg(long)]
     pub(crate) begin: bool,
-    /// Nodes that the restored cluster may not know.
+    /// Nodes that may be missing in the restored cluster.
     #[arg(value_name = "NODE", requires = "begin")]
     pub(crate) nodes: Vec<String>,
 }

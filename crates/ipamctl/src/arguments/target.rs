@@ -3,10 +3,12 @@
 use std::fmt;
 use std::net::IpAddr;
 
-/// An attachment, as a person names it. What is missing may be anything.
+use crate::output::joined;
+
+/// An attachment, as a person names it. A missing name matches any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// A container ID, the beginning of one, or an address; nothing else is named then.
+    /// A container ID, the beginning of one, or an address. All other names are missing then.
     pub(crate) word: Option<String>,
     pub(crate) container: Option<String>,
     pub(crate) ip: Option<IpAddr>,
@@ -49,7 +51,7 @@ impl Target {
         }
     }
 
-    /// The address, if it may name one.
+    /// The address, if the target is or may be one.
     pub(crate) fn ip(&self) -> Option<IpAddr> {
         self.ip.or_else(|| self.word.as_ref()?.parse().ok())
     }
@@ -65,12 +67,8 @@ impl fmt::Display for Target {
             ("network or pool", &self.network_or_pool),
             ("interface", &self.ifname),
         ];
-        let given = names
-            .iter()
-            .filter_map(|(kind, name)| Some((kind, name.as_ref()?)));
-        for (i, (kind, name)) in given.enumerate() {
-            write!(f, "{}{kind} {name}", if i == 0 { "" } else { ", " })?;
-        }
-        Ok(())
+        let names = names.iter();
+        let names = names.filter_map(|(kind, name)| Some(format!("{kind} {}", name.as_ref()?)));
+        f.write_str(&joined(names, ", "))
     }
 }

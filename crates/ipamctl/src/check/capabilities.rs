@@ -1,4 +1,4 @@
-//! Checks capabilities: a runtime sends some keys only to a plugin that declares them.
+//! Checks capabilities: a runtime sends some keys only to plugins that declare them.
 
 use cni::Object;
 use conflist::PluginEntry;
@@ -9,7 +9,7 @@ use crate::check::findings::key_of;
 use crate::node::Network;
 use crate::node::network::{GC, HOST_LOCAL, RANGES, RULES};
 
-/// Ranges of the runtime's.
+/// The runtime's ranges.
 const IP_RANGES: &str = "ipRanges";
 
 /// Start of the names of facts that are annotations.
@@ -25,12 +25,12 @@ fn declares(plugin: &PluginEntry, capability: &str) -> bool {
     has(plugin, "capabilities", capability)
 }
 
-/// True if the plugin is sent this, or has it in its configuration.
+/// True if the runtime sends this to the plugin, or the plugin has it in its configuration.
 fn is_sent(plugin: &PluginEntry, capability: &str) -> bool {
     declares(plugin, capability) || has(plugin, "runtimeConfig", capability)
 }
 
-/// The capability, as it is declared.
+/// The declaration of a capability.
 fn declaration(capability: &str) -> String {
     format!("\"capabilities\": {{\"{capability}\": true}} beside the \"type\" of the main plugin")
 }
@@ -48,7 +48,7 @@ impl Check<'_> {
         self.annotations(network);
     }
 
-    /// Finds a capability that only a plugin declares which gives no addresses.
+    /// Finds a capability that only a plugin without `ipam` declares.
     fn is_misplaced(&mut self, main: &PluginEntry, capability: &str) -> bool {
         let mut plugins = self.one.conflist.plugins.iter();
         let other = plugins.position(|plugin| {
@@ -99,12 +99,12 @@ impl Check<'_> {
         }
     }
 
-    /// Rules ask for annotations, and the runtime is not asked for them.
+    /// Finds rules about annotations that the runtime doesn't send.
     fn annotations(&mut self, network: &Network) {
         if !network.has_delegate(RULES) || is_sent(&network.main, ANNOTATIONS) {
             return;
         }
-        // An invalid catalogue is found elsewhere.
+        // `settings` reports an invalid catalogue.
         let rules = facts_of_rules(&network.config).unwrap_or_default();
         let asking = rules.into_iter().find_map(|(rule, facts)| {
             let mut facts = facts.into_iter();

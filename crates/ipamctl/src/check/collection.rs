@@ -10,8 +10,7 @@ use crate::check::conflist_check::Check;
 use crate::node::Network;
 use crate::node::network::GC;
 
-/// Main plugins that answer GC themselves and don't hand it on to IPAM: the reference
-/// plugins up to 1.9.1.
+/// Main plugins that answer GC and don't pass it on to IPAM: the reference plugins up to 1.9.1.
 const SWALLOWS_GC: [&str; 7] = [
     "bridge",
     "ptp",
@@ -23,23 +22,23 @@ const SWALLOWS_GC: [&str; 7] = [
 ];
 
 impl Check<'_> {
-    /// A main plugin that doesn't hand GC on needs `ipam-gc` behind it.
+    /// A main plugin that doesn't pass GC on needs `ipam-gc` after it.
     pub(super) fn collection(&mut self, network: &Network) {
         let (conflist, main) = (self.one.conflist, &network.main.kind);
-        // Before this version, no runtime sends GC.
+        // Runtimes send GC only from this version on.
         let is_sent = conflist.version >= Command::Gc.since() && !conflist.disable_gc;
         let has_gc = conflist.plugins.iter().any(|plugin| plugin.kind == GC);
         let swallows = SWALLOWS_GC.contains(&main.as_str());
         if is_sent && swallows && !has_gc && !network.is_host_local {
             self.findings.warning(
                 "plugins",
-                format!("{main} answers GC and doesn't hand it on: forgotten attachments are not collected"),
-                format!("{{\"type\": \"{GC}\", \"ipam\": …}} behind it, with the same ipam section; or a timer with ipamctl gc"),
+                format!("{main} answers GC and doesn't pass it on: forgotten attachments are not collected"),
+                format!("{{\"type\": \"{GC}\", \"ipam\": …}} after it, with the same ipam section; or a timer with ipamctl gc"),
             );
         }
     }
 
-    /// `ipam-gc` has to be behind the main plugin, with the same `ipam` section.
+    /// `ipam-gc` has to be after the main plugin, with the same `ipam` section.
     pub(super) fn ipam_gc(&mut self) {
         let plugins = &self.one.conflist.plugins;
         let network = self.one.network.as_ref();
@@ -57,7 +56,7 @@ impl Check<'_> {
                     format!(
                         "{GC} is before the main plugin: each ADD fails, as prevResult is missing"
                     ),
-                    format!("{GC} behind the main plugin"),
+                    format!("{GC} after the main plugin"),
                 );
             }
             let Some(main) = main.map(|at| &plugins[at]) else {

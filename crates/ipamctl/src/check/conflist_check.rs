@@ -1,4 +1,4 @@
-//! The check of one conflist, beside all others.
+//! The check of one conflist among all others.
 
 use cni::Environment;
 use conflist::Conflist;
@@ -12,16 +12,15 @@ pub(super) struct Checked<'a> {
     pub(super) conflist: &'a Conflist,
     pub(super) network: Option<Network>,
     pub(super) pools: Pools,
-    /// The reason why the network's configuration can't be used.
+    /// The reason why the network's configuration is unusable.
     pub(super) refusal: Option<String>,
 }
 
 impl<'a> Checked<'a> {
     pub(super) fn read(conflist: &'a Conflist, environment: &Environment) -> Self {
-        let (network, refusal) = match Network::of(conflist, environment) {
-            Ok(network) => (network, None),
-            Err(reason) => (None, Some(reason)),
-        };
+        let network = Network::of(conflist, environment);
+        let refusal = network.as_ref().err().cloned();
+        let network = network.unwrap_or_default();
         let mut pools = Pools::default();
         if let Some(network) = &network {
             pools.add_configured(network, environment);

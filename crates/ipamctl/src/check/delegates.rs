@@ -8,7 +8,7 @@ use crate::check::host::Plugin;
 use crate::node::Network;
 use crate::node::network::{ALLOCATOR, CHAIN};
 
-/// Keys of `ipam`, which are read only in this spelling.
+/// Keys of `ipam`. Other spellings of them aren't read.
 const KEYS: [&str; 15] = [
     "delegates",
     "dataDir",
@@ -79,8 +79,8 @@ impl Check<'_> {
         self.spelling(network);
     }
 
-    /// The versions of a plugin that doesn't support the network's. One that is missing, or that
-    /// doesn't answer VERSION, is a finding.
+    /// The versions of a plugin that doesn't support the network's version. A plugin that is missing
+    /// or doesn't answer VERSION is a finding.
     fn other_versions(&mut self, name: &str, key: &str) -> Option<Vec<String>> {
         let version = self.one.conflist.version;
         match (self.host.plugin)(name, version) {
@@ -110,15 +110,15 @@ impl Check<'_> {
             self.findings.error(
                 &format!("ipam.delegates[{}]", names.len() - 1),
                 format!(
-                    "{last} is a selector and the last one: {CHAIN} would answer without an address"
+                    "{last} is a selector and the last delegate: {CHAIN} would answer without an address"
                 ),
-                format!("\"{ALLOCATOR}\" behind it"),
+                format!("\"{ALLOCATOR}\" after it"),
             );
         }
         if names.first().is_some_and(|name| name.as_str() == ALLOCATOR) {
             self.findings.error(
                 "ipam.delegates[0]",
-                format!("{ALLOCATOR} is the first one: nothing says its pools"),
+                format!("{ALLOCATOR} is the first one: no selector gives it pools"),
                 "\"ipam-ds-ranges\", or another selector, before it",
             );
         }

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use conflist::Problem;
 use serde::Serialize;
 
-/// Weight of a finding.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Severity {
-    /// Containers will not start, or addresses will be given twice.
+    /// Containers will not start, or two containers will get one address.
     Error,
-    /// It works for now.
+    /// Containers start, but something will fail later.
     Warning,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    /// The finding of a file that no runtime can use.
+    /// The finding for a file that no runtime can use.
     pub(crate) fn unusable(problem: &Problem) -> Self {
         Self {
             file: problem.path.clone(),
@@ -90,7 +90,7 @@ impl<'a> Findings<'a> {
     }
 }
 
-/// The items in one text; of more than `most`, the rest by number.
+/// The first `most` items, and the number of the others.
 pub(crate) fn listed<T: Display>(items: impl IntoIterator<Item = T>, most: usize) -> String {
     let mut texts: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
     if texts.len() > most {

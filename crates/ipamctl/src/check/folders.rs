@@ -6,7 +6,7 @@ use crate::check::conflist_check::Check;
 use crate::check::host::{Folder, Host};
 use crate::node::Network;
 
-/// True if only root can say whether the folders of the network can be written.
+/// True if only root can test whether the folders of the network are writable.
 pub(crate) fn are_roots(network: &Network, host: &Host<'_>) -> bool {
     let is_roots = |path| (host.folder)(path).is_roots;
     network.keeps_files() && is_roots(&network.folders.data_dir)
@@ -50,11 +50,11 @@ impl Check<'_> {
         let path = path.display();
         let instead = "an absolute path on a writable file system";
         if let Some(reason) = &folder.unwritable {
-            let problem = format!("{path} can't be written: {reason}");
+            let problem = format!("{path} is not writable: {reason}");
             self.findings.error(key, problem, instead);
         }
         if let Some(reason) = &folder.unknown {
-            let problem = format!("whether {path} can be written is unknown: {reason}");
+            let problem = format!("whether {path} is writable is unknown: {reason}");
             self.findings.warning(key, problem, instead);
         }
     }

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use chain::{Failure, SearchPath};
+use chain::SearchPath;
 use cni::{DelegateName, Environment, SpecVersion};
 use ipam::Route;
 use rustix::fs::{Access, access, statfs};
@@ -19,22 +19,22 @@ const VOLATILE: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Plugin {
     Missing(String),
-    /// It is installed, and was not asked for its versions.
+    /// Installed; its versions are unknown.
     Present,
     /// The versions that it supports.
     Versions(Vec<String>),
-    /// It doesn't answer VERSION.
+    /// Installed; it doesn't answer VERSION.
     Failing(String),
 }
 
-/// A folder; if it doesn't exist, its nearest parent that does.
+/// A folder; if it doesn't exist, its nearest existing parent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Folder {
     /// The reason why nothing can be written there.
     pub(crate) unwritable: Option<String>,
     /// The reason why it is unknown whether it can be written.
     pub(crate) unknown: Option<String>,
-    /// True if this user may not write there, and root may.
+    /// True if only root has the permission to write there.
     pub(crate) is_roots: bool,
     /// True if a reboot empties it.
     pub(crate) volatile: bool,
@@ -65,12 +65,10 @@ impl<'a> Host<'a> {
         let routes = Route::of_tables(&read("route"), &read("ipv6_route"));
         let has = |program: &str| {
             let folders = std::env::split_paths(environment.get("PATH").unwrap_or_default());
-            let folders = folders.chain([PathBuf::from("/usr/bin")]);
-            folders
-                .into_iter()
-                .any(|folder| folder.join(program).exists())
+            let mut folders = folders.chain([PathBuf::from("/usr/bin")]);
+            folders.any(|folder| folder.join(program).exists())
         };
-        // Each plugin is asked once, however many networks have it.
+        // Each plugin is asked once, even if several networks have it.
         let asked = RefCell::new(HashMap::new());
         let ask = move |name: &str, version: SpecVersion| {
             let key = (name.to_owned(), version.as_str());
@@ -100,7 +98,7 @@ fn plugin(name: &str, version: SpecVersion, environment: &Environment, executes:
     let found = SearchPath::from_environment(environment).map(|path| path.find(&name));
     match found {
         Err(error) => Plugin::Missing(error.msg),
-        Ok(Err(failure @ Failure::NotFound { .. })) => Plugin::Missing(failure.to_error().msg),
+        Ok(Err(failure)) => Plugin::Missing(failure.to_error().msg),
         Ok(_) if !executes => Plugin::Present,
         Ok(_) => match chain::versions(&name, version, environment) {
             Ok(versions) => Plugin::Versions(versions),
@@ -111,17 +109,13 @@ fn plugin(name: &str, version: SpecVersion, environment: &Environment, executes:
 
 fn folder(path: &Path) -> Folder {
     let mut folder = Folder::default();
-    let known = path.ancestors().find_map(|existing| {
-        let metadata = fs::metadata(existing);
-        let is_missing = |error: &io::Error| {
-            matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
-        };
-        match metadata {
-            Err(error) if is_missing(&error) => None,
-            other => Some((existing, other)),
-        }
+    let missing = [ErrorKind::NotFound, ErrorKind::NotADirectory];
+    let mut found = path.ancestors().map(|path| (path, fs::metadata(path)));
+    let existing = found.find(|(_, metadata)| match metadata {
+        Err(error) => !missing.contains(&error.kind()),
+        Ok(_) => true,
     });
-    let Some((existing, metadata)) = known else {
+    let Some((existing, metadata)) = existing else {
         return folder;
     };
     let shown = existing.display();
@@ -129,7 +123,7 @@ fn folder(path: &Path) -> Folder {
         Err(error) if is_refused_to_others(&error) => folder.is_roots = true,
         Err(error) => folder.unknown = Some(format!("{shown}: {error}")),
         Ok(metadata) if !metadata.is_dir() => {
-            folder.unwritable = Some(format!("{shown} is no folder"));
+            folder.unwritable = Some(format!("{shown} is not a folder"));
         }
         Ok(_) => match access(existing, Access::WRITE_OK | Access::EXEC_OK) {
             Ok(()) => {}
@@ -151,12 +145,12 @@ fn folder(path: &Path) -> Folder {
     folder
 }
 
-/// True if this user has no permission, and root has.
+/// True if this user has no permission and isn't root.
 fn is_refused_to_others(error: &io::Error) -> bool {
     error.kind() == ErrorKind::PermissionDenied && !geteuid().is_root()
 }
 
-/// The routes that lead to a subnet: neither default routes nor ones to a single address.
+/// The routes to subnets, without default routes and routes to a single address.
 fn to_subnets(mut routes: Vec<Route>) -> Vec<Route> {
     routes.retain(|route| (1..route.to.max_prefix_len()).contains(&route.to.prefix_len()));
     routes
@@ -173,8 +167,8 @@ mod tests {
         let file = root.path().join("file");
         fs::write(&file, "").unwrap();
         let below = folder(&file.join("x"));
-        assert!(below.unwritable.unwrap().contains("is no folder"));
-        // Whether there is a folder, nobody can say.
+        assert!(below.unwritable.unwrap().contains("is not a folder"));
+        // Whether the folder exists is unknown.
         let looped = root.path().join("loop");
         std::os::unix::fs::symlink(&looped, &looped).unwrap();
         let unknown = folder(&looped.join("x"));

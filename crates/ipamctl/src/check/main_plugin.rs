@@ -1,4 +1,4 @@
-//! Checks that the main plugin accepts the subnets of the chain's pools.
+//! Checks that the main plugin supports the subnets of the chain's pools.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::check::conflist_check::Check;
 use crate::check::findings::listed;
 use crate::node::Network;
 
-/// Number of subnets that a finding names.
+/// Most subnets that a finding names.
 const MOST_NAMED: usize = 8;
 
 impl Check<'_> {

@@ -1,5 +1,5 @@
-//! Finds addresses of a pool that containers hold in another pool's directory: they would be
-//! given again.
+//! Finds addresses of a pool that containers hold in another pool's directory. The pool would give
+//! them to other containers, too.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +14,13 @@ use crate::check::findings::listed;
 use crate::node::Network;
 use crate::node::network::RULES;
 
-/// Most holders that are named in a finding.
+/// Most holders that a finding names.
 const MOST_NAMED: usize = 5;
 
 impl Check<'_> {
     pub(super) fn moved_ranges(&mut self, network: &Network) {
         let data_dir = &network.folders.data_dir;
-        // The command warns of folders that only root can read.
+        // The command warns about folders that only root can read.
         let is_roots = (self.host.folder)(data_dir).is_roots;
         if !network.has_delegate(RULES) || !network.keeps_files() || is_roots {
             return;
@@ -42,7 +42,7 @@ impl Check<'_> {
         let held = match held_elsewhere(data_dir, &pools, concerns) {
             Ok(held) => held,
             Err(error) => {
-                let problem = format!("what is reserved can't be read: {}", error.msg);
+                let problem = format!("reservations can't be read: {}", error.msg);
                 let instead = "folders that root can read";
                 return self.findings.error("ipam.dataDir", problem, instead);
             }
@@ -65,9 +65,8 @@ impl Check<'_> {
 fn named_pools(checked: &Checked<'_>) -> BTreeSet<NetworkName> {
     let pools = checked.pools.all.iter();
     let named = pools.filter(|placed| placed.name().is_some());
-    named
-        .map(|placed| placed.directory_name().clone())
-        .collect()
+    let directories = named.map(|placed| placed.directory_name().clone());
+    directories.collect()
 }
 
 fn text(held: &HeldElsewhere) -> String {

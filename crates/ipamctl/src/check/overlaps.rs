@@ -1,4 +1,4 @@
-//! Finds addresses that two networks, two pools, or a network and the host would use.
+//! Finds addresses of two networks, of two pools, or of a network and the host.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use ipam::{Interval, IpNet, Range};
 use crate::check::conflist_check::{Check, Checked};
 use crate::node::PlacedPool;
 
-/// Main plugins whose containers are on a link of the host, in its subnet.
+/// Main plugins that attach containers to a link of the host, in its subnet.
 const ON_THE_HOSTS_LINK: [&str; 7] = [
     "macvlan",
     "ipvlan",
@@ -25,8 +25,8 @@ const MOST_NAMED: usize = 4;
 /// A pool: the index of its conflist, and its own in this conflist.
 type PoolIndex = (usize, usize);
 
-/// For each pool, others that share addresses with it and don't know of its reservations, with
-/// the addresses; one more than are named.
+/// For each pool, the pools with other reservations that overlap it, and the shared addresses; one
+/// more than are named.
 type Overlaps = HashMap<PoolIndex, Vec<(Interval, PoolIndex)>>;
 
 /// The overlaps of all pools.
@@ -122,7 +122,7 @@ impl Check<'_> {
             return;
         };
         let kind = main.kind.as_str();
-        // A bridge that isn't the gateway may have an interface of the host on it.
+        // A bridge without a gateway address may have an interface of the host as a port.
         let is_gateway = main.is_set("isGateway") || main.is_set("isDefaultGateway");
         if ON_THE_HOSTS_LINK.contains(&kind) || kind == "bridge" && !is_gateway {
             return;
@@ -130,7 +130,7 @@ impl Check<'_> {
         let own = main.text("bridge").unwrap_or_else(|| "cni0".to_owned());
         let routes = self.host.routes.iter();
         let foreign = routes.filter(|route| kind != "bridge" || route.interface != own);
-        // A route to more than the subnet yields to the network's own, which is narrower.
+        // The network's own route is narrower than a route to more than the subnet.
         for route in foreign.filter(|route| subnet.contains(&route.to)) {
             let (to, interface) = (&route.to, &route.interface);
             self.findings.error(

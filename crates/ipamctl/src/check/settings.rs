@@ -1,6 +1,6 @@
 //! Checks the settings of a network: values, pools, rules, versions, names.
 
-use ipam_ds_rules::explain::unreached;
+use ipam_ds_rules::explain::{Unreached, unreached};
 
 use crate::check::conflist_check::Check;
 use crate::check::findings::key_of;
@@ -18,25 +18,17 @@ impl Check<'_> {
             findings.error(key_of(reason), reason, instead);
         }
         let network = one.network.as_ref();
-        match network
-            .filter(|network| network.has_delegate(RULES))
-            .map(|network| unreached(&network.config))
-        {
-            None => {}
-            Some(Err(error)) => {
-                let instead = "rules and pools as docs/configuration.md has them";
-                findings.error(key_of(&error.msg), &error.msg, instead);
-            }
-            Some(Ok(unreached)) => {
-                for unreached in unreached {
-                    let (rule, earlier) = (unreached.rule, unreached.earlier);
-                    let problem = format!(
-                        "{rule}: it is never reached, since {earlier} holds whenever it does"
-                    );
-                    let instead = format!("this rule before {earlier}, or none");
-                    findings.warning(key_of(&problem), &problem, instead);
-                }
-            }
+        let network = network.filter(|network| network.has_delegate(RULES));
+        let unreached = network.map_or(Ok(Vec::new()), |network| unreached(&network.config));
+        if let Err(error) = &unreached {
+            let instead = "rules and pools as docs/configuration.md has them";
+            findings.error(key_of(&error.msg), &error.msg, instead);
+        }
+        for Unreached { rule, earlier } in unreached.into_iter().flatten() {
+            let problem =
+                format!("{rule}: it is never reached, since {earlier} holds whenever it does");
+            let instead = format!("this rule before {earlier}, or none");
+            findings.warning(key_of(&problem), &problem, instead);
         }
         let mut plugins = conflist.plugins.iter();
         if let Some(version) = &conflist.unsupported_version

@@ -2,55 +2,27 @@
 
 mod svg;
 
-use std::process::ExitCode;
-
 use anyhow::{Result, ensure};
-use conflist::Problem;
-use ipam::IpNet;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::arguments::BlocksArguments;
-use crate::node::Node;
+use crate::context::Context;
 use crate::output::table::Table;
 use crate::output::{Output, joined, warn};
 use crate::shared_pools::SharedCluster;
 use crate::shared_pools::blocks::{BlockPool, block_pools};
 
-/// A pool. The keys are documented, and don't change their meaning.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Row<'a> {
-    pool: &'a str,
-    ranges: String,
-    /// Length of the prefix of a block.
-    block: u8,
-    /// Number of blocks, as text: IPv6 pools have many.
-    blocks: String,
-    claimed: Vec<Claimed<'a>>,
-}
-
-#[derive(Debug, Serialize)]
-struct Claimed<'a> {
-    block: IpNet,
-    node: Option<&'a str>,
-    since: Option<&'a str>,
-}
-
-pub(crate) fn run(
-    arguments: &BlocksArguments,
-    node: impl FnOnce() -> Node,
-    output: Output,
-) -> Result<ExitCode> {
-    let cluster = SharedCluster::chosen(&arguments.cluster, node)?;
-    let mut problems: Vec<Problem> = Vec::new();
-    let mut pools = block_pools(&mut *cluster.engine(), &mut problems)?;
+pub(crate) fn run(arguments: &BlocksArguments, context: &Context<'_>) -> Result<bool> {
+    let output = context.output;
+    let cluster = SharedCluster::chosen(&arguments.cluster, context)?;
+    let (mut pools, problems) = block_pools(&mut *cluster.engine())?;
     problems.iter().for_each(warn);
+    let unread = problems.len();
     if let Some(name) = &arguments.pool {
         pools.retain(|pool| pool.name.as_str() == name);
         ensure!(
-            !pools.is_empty() || problems.is_empty(),
-            "it isn't known whether pool {name} is given in blocks: {} pools could not be read",
-            problems.len()
+            !pools.is_empty() || unread == 0,
+            "it isn't known whether pool {name} is given in blocks: {unread} pools could not be read"
         );
         ensure!(
             !pools.is_empty(),
@@ -62,50 +34,53 @@ pub(crate) fn run(
         Some(file) => svg::picture(&pools).write(file, output)?,
         None if pools.is_empty() && !output.json => warn("no pool is given in blocks"),
         None => {
-            let rows: Vec<Row<'_>> = pools.iter().map(row).collect();
-            output.print(&rows, || table(&pools).lines(output))?;
+            let objects: Vec<Value> = pools.iter().map(object).collect();
+            output.print(&objects, || lines(&pools, output))?;
         }
     }
     ensure!(
-        problems.is_empty(),
-        "this is not everything: {} pools could not be read",
-        problems.len()
+        unread == 0,
+        "this is not everything: {unread} pools could not be read"
     );
-    Ok(ExitCode::SUCCESS)
+    Ok(false)
 }
 
-fn row(pool: &BlockPool) -> Row<'_> {
+/// The pool as JSON. The keys are documented, and don't change their meaning.
+fn object(pool: &BlockPool) -> Value {
     let claimed = pool.claimed.iter().map(|claimed| {
         let owner = claimed.owner.as_ref();
-        Claimed {
-            block: claimed.block,
-            node: owner.map(|owner| owner.node.as_str()),
-            since: owner.map(|owner| owner.since.as_str()),
-        }
+        json!({
+            "block": claimed.block,
+            "node": owner.map(|owner| &owner.node),
+            "since": owner.map(|owner| &owner.since),
+        })
     });
-    Row {
-        pool: pool.name.as_str(),
-        ranges: pool.ranges.to_string(),
-        block: pool.length,
-        blocks: pool.size().to_string(),
-        claimed: claimed.collect(),
-    }
+    json!({
+        "pool": pool.name,
+        "ranges": pool.ranges.to_string(),
+        "block": pool.length,
+        // As text: IPv6 pools have many.
+        "blocks": pool.size().to_string(),
+        "claimed": claimed.collect::<Vec<_>>(),
+    })
 }
 
-/// A line for each node of each pool, and one for the blocks that nobody has.
-fn table(pools: &[BlockPool]) -> Table {
-    let mut table = Table::new(&["POOL", "NODE", "BLOCKS", "WHICH"]).right_aligned(&["BLOCKS"]);
+/// A line for each node of each pool, and one for the pool's free blocks.
+fn lines(pools: &[BlockPool], output: Output) -> Vec<String> {
+    let mut rows = Vec::new();
     for pool in pools {
         let name = format!("{}/{}", pool.name, pool.length);
-        for (node, count) in pool.by_node() {
-            let claimed = pool.claimed.iter().filter(|block| block.node() == node);
-            let which = joined(claimed.map(|block| block.block), " ");
-            let cells = [name.clone(), node.to_owned(), count.to_string(), which];
-            table.row(None, cells);
+        for (node, blocks) in pool.by_node() {
+            let count = blocks.len() as u128;
+            rows.push((name.clone(), node, count, joined(blocks, " ")));
         }
         let free = pool.size().saturating_sub(pool.claimed.len() as u128);
-        let cells = [name, "(free)".to_owned(), free.to_string(), String::new()];
-        table.row(None, cells);
+        rows.push((name, "(free)", free, String::new()));
     }
-    table
+    Table::of(&rows)
+        .text("POOL", |(pool, ..)| pool.clone())
+        .text("NODE", |(_, node, ..)| (*node).to_owned())
+        .number("BLOCKS", |(_, _, count, _)| count.to_string())
+        .text("WHICH", |(.., blocks)| blocks.clone())
+        .lines(output, |_| None)
 }

@@ -2,24 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use conflist::{Conflist, Found};
 
-use crate::arguments::{CheckArguments, Places};
+use crate::arguments::CheckArguments;
 use crate::check::findings::{Finding, Severity};
 use crate::check::host::Host;
 use crate::check::{are_roots, findings};
+use crate::context::Context;
 use crate::node::Node;
 use crate::output::{Output, Style, joined, warn};
 
-pub(crate) fn run(
-    arguments: &CheckArguments,
-    places: &Places,
-    environment: &cni::Environment,
-    output: Output,
-) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &CheckArguments, context: &Context<'_>) -> Result<bool> {
+    let (places, output) = (context.places, context.output);
     let mut found = Found::in_folders(&places.conf_dir);
     let only = arguments.file.as_deref();
     if let Some(file) = only {
@@ -30,7 +26,7 @@ pub(crate) fn run(
     let problems = found.problems.iter();
     let problems = problems.filter(|problem| is_wanted(&problem.path));
     let mut all: Vec<Finding> = problems.map(Finding::unusable).collect();
-    let node = Node::with(found, places, environment);
+    let node = Node::with(found, places, context.environment);
     ensure!(
         !node.conflists.is_empty() || !node.problems.is_empty(),
         "there is no conflist in {}",
@@ -41,7 +37,7 @@ pub(crate) fn run(
     all.extend(findings(&node.conflists, wanted, &host));
     let mut networks = node.networks.iter();
     if networks.any(|network| is_wanted(&network.file) && are_roots(network, &host)) {
-        warn("only root can say whether the folders can be written; run ipamctl as root");
+        warn("only root can test whether the folders are writable; run ipamctl as root");
     }
     output.print(&all, || {
         if !all.is_empty() {
@@ -53,10 +49,10 @@ pub(crate) fn run(
             files => vec![format!("Nothing is found in {files} conflists.")],
         }
     })?;
-    Ok(ExitCode::from(u8::from(!all.is_empty())))
+    Ok(!all.is_empty())
 }
 
-/// Adds a file. A new one takes the place of the installed one of its network.
+/// Adds a file. A new file replaces the installed one of its network.
 fn add(file: &Path, found: &mut Found) {
     let Found {
         conflists,
@@ -76,10 +72,8 @@ fn add(file: &Path, found: &mut Found) {
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {
-    one == other
-        || one
-            .canonicalize()
-            .is_ok_and(|path| other.canonicalize().is_ok_and(|other| other == path))
+    let real = one.canonicalize().ok();
+    one == other || real.is_some() && real == other.canonicalize().ok()
 }
 
 fn lines(all: &[Finding], output: Output) -> Vec<String> {
@@ -93,10 +87,9 @@ fn lines(all: &[Finding], output: Output) -> Vec<String> {
                 Severity::Warning => output.styled(Style::Yellow, "warning"),
             };
             let Finding { key, problem, .. } = finding;
-            let key = if key.is_empty() || problem.starts_with(key) {
-                String::new()
-            } else {
-                format!("{key}: ")
+            let key = match key.is_empty() || problem.starts_with(key) {
+                true => String::new(),
+                false => format!("{key}: "),
             };
             lines.push(format!("  {severity}: {key}{problem}"));
             lines.push(format!("    instead: {}", finding.instead));

@@ -1,12 +1,11 @@
-//! `ipamctl collect-nodes`: releases what nodes hold whose Nodes were deleted for long, and writes
-//! the status of pools.
+//! `ipamctl collect-nodes`: releases the holdings of nodes whose Nodes were deleted long ago, and
+//! writes the status of pools.
 //!
-//! A run that finds a Node missing writes a note on the node's registration; a later run releases
-//! what the node holds if the registration is still the same and the node has claimed nothing
-//! since the note.
+//! A run that finds a Node missing writes a note on the node's registration. A later run releases
+//! the node's addresses and blocks, unless the registration has changed or the node has claimed
+//! something since the note.
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, ensure};
@@ -19,12 +18,12 @@ use kubernetes::{Engine, OtherResource, is_dns_subdomain};
 use serde::Serialize;
 
 use crate::arguments::CollectNodesArguments;
-use crate::node::Node;
-use crate::output::{Output, joined, warn};
-use crate::shared_pools::engines::kubernetes_cluster;
+use crate::context::Context;
+use crate::output::{joined, warn};
+use crate::shared_pools::{SharedCluster, failed};
 
 /// A node whose Node is missing. The keys are documented, and don't change their meaning.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Row {
     node: String,
     /// `noted`, `waiting`, `released`, `would-release`, `kept`.
@@ -38,12 +37,8 @@ struct Row {
     reason: Option<String>,
 }
 
-pub(crate) fn run(
-    arguments: &CollectNodesArguments,
-    node: impl FnOnce() -> Node,
-    output: Output,
-) -> Result<ExitCode> {
-    let cluster = kubernetes_cluster(&arguments.cluster, node)?;
+pub(crate) fn run(arguments: &CollectNodesArguments, context: &Context<'_>) -> Result<bool> {
+    let cluster = SharedCluster::chosen(&arguments.cluster, context)?.in_kubernetes()?;
     let mut engine = cluster.kubernetes_engine();
     let marked = marked(&mut engine)?;
     ensure!(
@@ -52,55 +47,61 @@ pub(crate) fn run(
         joined(marked, ", ")
     );
     let registered = RegisteredNode::all(&mut engine.client)?;
+    let now = engine.client.server_time()?;
     let mut rows = Vec::new();
-    for node in &registered {
-        if node.name == cluster.node.name {
-            continue;
-        }
-        rows.extend(collect(&mut engine, node, arguments)?);
+    let others = registered.iter();
+    for node in others.filter(|node| node.name != cluster.node.name) {
+        rows.extend(collect(&mut engine, node, now, arguments)?);
     }
     let held = write_status(&mut engine, arguments.dry_run)?;
+    if !arguments.dry_run
+        && let Err(error) = engine.remove_notes()
+    {
+        warn(format!("the notes of an ended restore stay: {error}"));
+    }
     let known: BTreeSet<&str> = registered.iter().map(|node| node.name.as_str()).collect();
     let is_unregistered = |node: &&str| !known.contains(node) && is_dns_subdomain(node);
     let unregistered: BTreeSet<&str> = held.nodes().filter(is_unregistered).collect();
     for node in unregistered {
         if engine.client.get(OtherResource::Node, node)?.is_none() {
             let reason = format!("it has no registration: ipamctl node-forget {node}");
-            rows.push(Row::new(node, "kept", None).because(reason));
+            rows.push(Row::kept(node, None, reason));
         }
     }
-    output.print(&rows, || rows.iter().map(Row::text).collect())?;
-    let is_open = rows.iter().any(|row| row.outcome == "kept");
-    Ok(ExitCode::from(u8::from(is_open)))
+    let lines = || rows.iter().map(Row::text).collect();
+    context.output.print(&rows, lines)?;
+    Ok(rows.iter().any(|row| row.outcome == "kept"))
 }
 
-/// What is done about one registration; `None` if its Node exists.
+/// Releases, or writes a note about, one registration; `None` if its Node exists.
 fn collect(
     engine: &mut Engine<'_>,
     node: &RegisteredNode,
+    now: SystemTime,
     arguments: &CollectNodesArguments,
 ) -> Result<Option<Row>> {
     let name = node.name.as_str();
-    match &node.state {
+    let row = match &node.state {
         NodeState::Exists(_) => {
             write_note(engine, node, arguments.dry_run)?;
-            Ok(None)
+            return Ok(None);
         }
         NodeState::NeverSeen => {
             let reason = format!(
                 "no Node of this name was ever seen: its ipam.node may be another name than its Node's. If it is gone: ipamctl node-forget {name}"
             );
-            Ok(Some(Row::new(name, "kept", None).because(reason)))
+            Row::kept(name, None, reason)
         }
         NodeState::Missing => {
             write_note(engine, node, arguments.dry_run)?;
-            Ok(Some(Row::new(name, "noted", None)))
+            Row::new(name, None, "noted")
         }
-        NodeState::MissingSince(note) if !has_passed(note, arguments.gone_for) => {
-            Ok(Some(Row::new(name, "waiting", Some(note))))
+        NodeState::MissingSince(note) if !has_passed(note, now, arguments.gone_for) => {
+            Row::new(name, Some(note), "waiting")
         }
-        NodeState::MissingSince(note) => release(engine, node, note, arguments.dry_run).map(Some),
-    }
+        NodeState::MissingSince(note) => release(engine, node, note, arguments.dry_run)?,
+    };
+    Ok(Some(row))
 }
 
 fn write_note(engine: &mut Engine<'_>, node: &RegisteredNode, dry_run: bool) -> Result<()> {
@@ -114,8 +115,8 @@ fn write_note(engine: &mut Engine<'_>, node: &RegisteredNode, dry_run: bool) -> 
 }
 
 /// True if the note is old enough. A note from the future isn't.
-fn has_passed(note: &MissingNote, gone_for: Duration) -> bool {
-    let age = SystemTime::now().duration_since(note.since);
+fn has_passed(note: &MissingNote, now: SystemTime, gone_for: Duration) -> bool {
+    let age = now.duration_since(note.since);
     age.is_ok_and(|age| age >= gone_for)
 }
 
@@ -125,37 +126,34 @@ fn release(
     note: &MissingNote,
     dry_run: bool,
 ) -> Result<Row> {
-    let row = |outcome| Row::new(&node.name, outcome, Some(note));
-    let holdings = NodeHoldings::read(engine, &node.name).map_err(failed)?;
+    let name = node.name.as_str();
+    let holdings = NodeHoldings::read(engine, name).map_err(failed)?;
     let registration = holdings.registration.as_ref();
     if registration.is_none_or(|registration| registration.revision != node.revision) {
-        return Ok(row("kept").because("it was changed just now".to_owned()));
+        return Ok(Row::kept(name, Some(note), "it was changed just now"));
     }
     let addresses = holdings.addresses.iter().map(|entry| entry.revision);
     let blocks = holdings.blocks.iter().map(|block| block.revision);
-    if addresses
-        .chain(blocks)
-        .any(|claimed| claimed > note.revision)
-    {
-        // Whoever claims is running, whatever the API server says of its Node.
+    let mut claims = addresses.chain(blocks);
+    if claims.any(|claimed| claimed > note.revision) {
+        // A node that claims is running, whatever the API server says of its Node.
         if !dry_run {
             node.note_missing(&mut engine.client)?;
         }
         let reason = "it has claimed something since then, so it runs without a Node: delete its machine, or restart its kubelet";
-        return Ok(row("kept").because(reason.to_owned()));
+        return Ok(Row::kept(name, Some(note), reason));
     }
-    if dry_run {
-        return Ok(Row {
-            addresses: holdings.addresses.len(),
-            blocks: holdings.blocks.len(),
-            ..row("would-release")
-        });
-    }
-    let forgotten = holdings.release(engine).map_err(failed)?;
+    let (outcome, addresses, blocks) = if dry_run {
+        let (addresses, blocks) = (holdings.addresses.len(), holdings.blocks.len());
+        ("would-release", addresses, blocks)
+    } else {
+        let forgotten = holdings.release(engine).map_err(failed)?;
+        ("released", forgotten.addresses, forgotten.blocks.len())
+    };
     Ok(Row {
-        addresses: forgotten.addresses,
-        blocks: forgotten.blocks.len(),
-        ..row("released")
+        addresses,
+        blocks,
+        ..Row::new(name, Some(note), outcome)
     })
 }
 
@@ -182,45 +180,34 @@ fn write_status(engine: &mut Engine<'_>, dry_run: bool) -> Result<HeldCounts> {
     Ok(held)
 }
 
-fn failed(error: cni::Error) -> anyhow::Error {
-    anyhow::Error::msg(error.msg)
-}
-
 impl Row {
-    fn new(node: &str, outcome: &'static str, note: Option<&MissingNote>) -> Self {
+    fn new(node: &str, note: Option<&MissingNote>, outcome: &'static str) -> Self {
         let since = note.map(|note| humantime::format_rfc3339_seconds(note.since).to_string());
         Self {
             node: node.to_owned(),
             outcome,
             since,
-            addresses: 0,
-            blocks: 0,
-            reason: None,
+            ..Self::default()
         }
     }
 
-    fn because(self, reason: String) -> Self {
+    fn kept(node: &str, note: Option<&MissingNote>, reason: impl Into<String>) -> Self {
         Self {
-            reason: Some(reason),
-            ..self
+            reason: Some(reason.into()),
+            ..Self::new(node, note, "kept")
         }
     }
 
     fn text(&self) -> String {
-        let node = &self.node;
         let since = self.since.as_deref().unwrap_or("now");
+        let missing = format!("{}: its Node is missing since {since}", self.node);
         let number = format!("{} addresses and {} blocks", self.addresses, self.blocks);
-        match self.outcome {
-            "noted" => format!("{node}: its Node is missing; noted"),
-            "waiting" => format!("{node}: its Node is missing since {since}"),
-            "released" => format!("{node}: its Node is missing since {since}; released {number}"),
-            "would-release" => {
-                format!("{node}: its Node is missing since {since}; would release {number}")
-            }
-            _ => format!(
-                "{node}: kept: {}",
-                self.reason.as_deref().unwrap_or_default()
-            ),
+        match (self.outcome, &self.reason) {
+            ("waiting", _) => missing,
+            ("released", _) => format!("{missing}; released {number}"),
+            ("would-release", _) => format!("{missing}; would release {number}"),
+            (_, Some(reason)) => format!("{}: kept: {reason}", self.node),
+            (_, None) => format!("{}: its Node is missing; noted", self.node),
         }
     }
 }

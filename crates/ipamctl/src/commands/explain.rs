@@ -5,28 +5,21 @@ mod allocation;
 mod explanation;
 mod question;
 
-use std::process::ExitCode;
-
 use anyhow::{Result, bail};
-use cni::{DelegateName, Environment};
+use cni::DelegateName;
 use conflist::Found;
 
-use crate::arguments::{ExplainArguments, Places};
+use crate::arguments::ExplainArguments;
+use crate::context::Context;
 use crate::node::network::{ALLOCATOR, HOST_LOCAL};
 use crate::node::{Network, Node, of_ranges};
-use crate::output::Output;
 use explanation::Explanation;
 use question::{Question, is_ours};
 
-pub(crate) fn run(
-    arguments: &ExplainArguments,
-    places: &Places,
-    environment: &Environment,
-    output: Output,
-) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &ExplainArguments, context: &Context<'_>) -> Result<bool> {
     let mut found = Found::default();
     found.add(&arguments.file);
-    let node = Node::with(found, places, environment);
+    let node = Node::with(found, context.places, context.environment);
     if let Some(problem) = node.problems.first() {
         bail!("{problem}");
     }
@@ -37,8 +30,9 @@ pub(crate) fn run(
         );
     };
     let explanation = explain(network, &node, arguments)?;
-    output.print(&explanation, || explanation.lines(&arguments.facts, output))?;
-    Ok(ExitCode::from(u8::from(explanation.is_refused())))
+    let lines = || explanation.lines(&arguments.facts, context.output);
+    context.output.print(&explanation, lines)?;
+    Ok(explanation.is_refused())
 }
 
 fn explain(network: &Network, node: &Node, arguments: &ExplainArguments) -> Result<Explanation> {
@@ -76,12 +70,12 @@ fn explain(network: &Network, node: &Node, arguments: &ExplainArguments) -> Resu
     Ok(explanation)
 }
 
-/// The reason why the address is not known, after this number of delegates has answered.
+/// The reason why the address is unknown, if this number of delegates has answered.
 fn unknown(network: &Network, answered: usize, no_exec: bool) -> Option<String> {
     let delegates = &network.delegates;
     let gives = |name: &DelegateName| [ALLOCATOR, HOST_LOCAL].contains(&name.as_str());
     let mut not_run = delegates.iter().enumerate().skip(answered);
-    // An allocator before all selectors is given no pools.
+    // An allocator before all selectors gets no pools.
     let is_first = |at, name: &DelegateName| at == 0 && name.as_str() == ALLOCATOR;
     let (at, name) = not_run.find(|(at, name)| !gives(name) || is_first(*at, name))?;
     Some(if name.is_selector() && no_exec && !is_ours(name) {

@@ -1,49 +1,54 @@
 //! `ipamctl gc`: releases the attachments of containers that are gone.
 //!
-//! Each stale attachment is undone by a DEL through its chain. The command GC is
-//! not sent: a delegate would release everything that the list doesn't have, and with it the
-//! container whose ADD began after the list was made.
+//! Each stale attachment is released by a DEL through its chain. The command GC is not sent: a
+//! delegate would release everything that isn't in the list, including a container whose ADD began
+//! after the list was made.
 
 mod reasons_to_keep;
 
 use std::fs;
 use std::net::IpAddr;
-use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use chain::record::AttachmentRecord;
 use chain::{Released, WhenBusy};
 use docker_ipam_delegated::docker::plugin_calls::release_pool;
+use ipam::IpNet;
 use serde::Serialize;
 
 use crate::arguments::GcArguments;
+use crate::context::Context;
 use crate::leaks::container_list::ContainerList;
 use crate::leaks::evidence::Judge;
 use crate::node::{
     Extent, Inventory, LostSubnet, NetworkAttachment, Node, Standing, attachments, held_addresses,
 };
-use crate::output::{Output, joined, warn};
+use crate::output::{Output, warn};
 use crate::release::releaser::{LONGEST, Releaser};
 use reasons_to_keep::{changed_since, reason_to_keep, too_young};
 
-/// An attachment or a subnet, and what was done with it. The keys are documented, and don't
-/// change their meaning.
-#[derive(Debug, Default, Serialize)]
-struct Row {
-    network: String,
+/// An attachment or a subnet, and the outcome. The keys are documented, and don't change their
+/// meaning.
+#[derive(Serialize)]
+struct Row<'a> {
+    /// The attachment or the subnet, for people.
+    #[serde(skip)]
+    what: String,
+    network: &'a str,
     /// `None` for a subnet.
     #[serde(rename = "containerID")]
-    container: Option<String>,
-    ifname: Option<String>,
+    container: Option<&'a str>,
+    ifname: Option<&'a str>,
     addresses: Vec<IpAddr>,
     /// The subnet of a network that Docker has lost.
-    subnet: Option<String>,
+    subnet: Option<IpNet>,
     /// `released`, `would-release`, `kept`, `failed`.
     outcome: &'static str,
     reason: Option<String>,
 }
 
-pub(crate) fn run(arguments: &GcArguments, node: &Node, output: Output) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &GcArguments, context: &Context<'_>) -> Result<bool> {
+    let (node, output) = (&context.node(), context.output);
     let valid = ContainerList::given(&arguments.list)?;
     let inventory = Inventory::read(node, Extent::All);
     let all = attachments(held_addresses(&inventory));
@@ -64,23 +69,20 @@ pub(crate) fn run(arguments: &GcArguments, node: &Node, output: Output) -> Resul
         judge: Judge::new(valid.as_ref(), arguments.list.older_than, &node.environment),
         arguments,
     };
-    let mut rows: Vec<Row> = Vec::new();
+    let stale = all.iter().filter(|one| collector.is_stale(one));
+    let stale = stale.map(|attachment| collector.collect(attachment));
+    let lost = inventory.docker.lost_subnets.iter();
+    let lost = lost.filter(|_| arguments.docker && arguments.network.is_empty());
+    // After the addresses of each.
+    let lost = lost.map(|lost| collector.collect_subnet(lost));
+    let mut rows: Vec<Row<'_>> = Vec::new();
     let mut printed = Ok(());
-    let mut print = |row: Row| {
-        // A reader that has gone doesn't stop the collection.
+    for row in stale.chain(lost) {
+        // A closed pipe doesn't stop the collection.
         if !output.json && printed.is_ok() {
             printed = output.lines([row.text()]);
         }
         rows.push(row);
-    };
-    let stale = all
-        .iter()
-        .filter(|attachment| collector.is_stale(attachment));
-    stale.for_each(|attachment| print(collector.collect(attachment)));
-    // After the addresses of each.
-    if arguments.docker && arguments.network.is_empty() {
-        let lost = inventory.docker.lost_subnets.iter();
-        lost.for_each(|lost| print(collector.collect_subnet(lost)));
     }
     if output.json {
         Output::json(&rows)?;
@@ -92,16 +94,15 @@ pub(crate) fn run(arguments: &GcArguments, node: &Node, output: Output) -> Resul
     inventory.verdict(false)
 }
 
-/// Says how many attachments of Docker's can't be judged, and why.
+/// Prints how many of Docker's attachments can't be judged, and the reason.
 fn warn_of_unknown(all: &[NetworkAttachment<'_>]) {
     let standings = all.iter().filter_map(|of| Some(&of.docker()?.standing));
-    let reasons = standings.filter_map(|standing| match standing {
+    let mut reasons = standings.filter_map(|standing| match standing {
         Standing::Unknown(reason) => Some(reason),
         _ => None,
     });
-    let reasons: Vec<&String> = reasons.collect();
-    if let Some(reason) = reasons.first() {
-        let number = reasons.len();
+    if let Some(reason) = reasons.next() {
+        let number = 1 + reasons.count();
         warn(format!(
             "{number} of Docker's attachments can't be judged: {reason}"
         ));
@@ -117,7 +118,7 @@ struct Collector<'a> {
 }
 
 impl Collector<'_> {
-    /// True for an attachment of these networks that the list, or Docker, doesn't have.
+    /// True for an attachment of these networks that isn't in the list, or that Docker has lost.
     fn is_stale(&self, attachment: &NetworkAttachment<'_>) -> bool {
         let mut networks = self.arguments.network.iter();
         let is_wanted = networks.len() == 0 || networks.any(|name| name == attachment.network);
@@ -129,91 +130,88 @@ impl Collector<'_> {
             }
     }
 
-    fn collect(&self, attachment: &NetworkAttachment<'_>) -> Row {
+    fn collect<'a>(&self, attachment: &'a NetworkAttachment<'_>) -> Row<'a> {
         let keep = reason_to_keep(attachment, &self.judge, self.arguments.even_in_use);
         let keep = keep.or_else(|| {
             let unrecorded = Some(self.inventory).filter(|_| attachment.record.is_none())?;
             unrecorded.may_have_a_record(self.node, attachment.network)
         });
-        // Once more, while it is locked: its container may have been added again.
+        // Again under the lock: its container may have been added again.
         let refuse = |record: Option<&AttachmentRecord>| match record {
             Some(record) if !self.judge.is_old(record.since()) => {
                 Some("a call has worked on it meanwhile".to_owned())
             }
             _ => changed_since(attachment, &self.judge),
         };
-        let row = self.released_unless(keep, || {
+        let (outcome, reason) = self.released_unless(keep, || {
             let releaser = Releaser::new(self.node, WhenBusy::Refuse, LONGEST)?;
             releaser.release(attachment, refuse)
         });
+        let what = match attachment.ifname {
+            Some(_) => format!("{attachment} ({})", attachment.ips_text("no address")),
+            None => attachment.to_string(),
+        };
         Row {
-            network: attachment.network.to_owned(),
-            container: Some(attachment.container.to_owned()),
-            ifname: attachment.ifname.map(str::to_owned),
+            what,
+            network: attachment.network,
+            container: Some(attachment.container),
+            ifname: attachment.ifname,
             addresses: attachment.ips().collect(),
-            ..row
+            subnet: None,
+            outcome,
+            reason,
         }
     }
 
-    /// Releases a reference to a subnet that Docker has no network of. Docker asks for the
-    /// subnet before it lists the network: a young one is kept.
-    fn collect_subnet(&self, lost: &LostSubnet) -> Row {
+    /// Releases a reference to a subnet for which Docker has no network. Docker requests the subnet
+    /// before it lists the network, so a new one is kept.
+    fn collect_subnet<'a>(&self, lost: &'a LostSubnet) -> Row<'a> {
         let changed = fs::metadata(&lost.file).and_then(|metadata| metadata.modified());
         let keep = too_young(changed.ok(), &self.judge);
-        let plugin = &self.node.places.docker.docker_plugin;
-        let row = self.released_unless(keep, || {
+        let plugin = &self.node.places.docker_plugin;
+        let (outcome, reason) = self.released_unless(keep, || {
             release_pool(plugin, &lost.pool, &lost.reference)?;
             Ok(Released::Done)
         });
         Row {
-            network: lost.network.clone(),
-            subnet: Some(lost.subnet.to_string()),
-            ..row
+            what: format!("subnet {} of {}", lost.subnet, lost.network),
+            network: &lost.network,
+            container: None,
+            ifname: None,
+            addresses: Vec::new(),
+            subnet: Some(lost.subnet),
+            outcome,
+            reason,
         }
     }
 
-    /// The outcome of a release, which isn't begun if there is a reason to keep what it releases.
+    /// The outcome of a release. It isn't started if there is a reason to keep.
     fn released_unless(
         &self,
         keep: Option<String>,
         release: impl FnOnce() -> Result<Released>,
-    ) -> Row {
-        let (outcome, reason) = match keep {
-            Some(reason) => ("kept", Some(reason)),
-            None if self.arguments.dry_run => ("would-release", None),
-            None => match release() {
-                Ok(Released::Done) => ("released", None),
-                Ok(Released::Refused(reason)) => ("kept", Some(reason)),
-                Err(error) => ("failed", Some(format!("{error:#}"))),
-            },
-        };
-        Row {
-            outcome,
-            reason,
-            ..Row::default()
+    ) -> (&'static str, Option<String>) {
+        if let Some(reason) = keep {
+            return ("kept", Some(reason));
+        }
+        if self.arguments.dry_run {
+            return ("would-release", None);
+        }
+        match release() {
+            Ok(Released::Done) => ("released", None),
+            Ok(Released::Refused(reason)) => ("kept", Some(reason)),
+            Err(error) => ("failed", Some(format!("{error:#}"))),
         }
     }
 }
 
-impl Row {
+impl Row<'_> {
     fn text(&self) -> String {
-        let network = &self.network;
-        let what = match (&self.container, &self.subnet) {
-            (Some(container), _) => {
-                let ifname = self.ifname.as_deref().unwrap_or("(any interface)");
-                let addresses = match self.addresses[..] {
-                    [] => "no address".to_owned(),
-                    _ => joined(&self.addresses, ", "),
-                };
-                format!("{container} {ifname} on {network} ({addresses})")
-            }
-            (None, subnet) => format!("subnet {} of {network}", subnet.as_deref().unwrap_or("?")),
-        };
         let outcome = match self.outcome {
             "would-release" => "would be released",
             other => other,
         };
         let reason = self.reason.iter().map(|reason| format!(": {reason}"));
-        format!("{what}: {outcome}{}", reason.collect::<String>())
+        format!("{}: {outcome}{}", self.what, reason.collect::<String>())
     }
 }

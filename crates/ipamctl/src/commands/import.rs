@@ -1,5 +1,5 @@
-//! `ipamctl import`: defines the pools of a catalogue, all of them or none; or takes over the
-//! addresses of whereabouts.
+//! `ipamctl import`: defines all pools of a catalogue, or none; or takes over addresses of
+//! whereabouts.
 
 mod plan;
 mod whereabouts;
@@ -7,9 +7,8 @@ mod whereabouts;
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
-use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use cluster::Key;
 use cluster::contents::DefinedPool;
 use cluster::import::{Imported, import};
@@ -17,46 +16,31 @@ use cni::{NetworkName, Object};
 use serde::Serialize;
 
 use crate::arguments::ImportArguments;
-use crate::node::Node;
-use crate::output::Output;
+use crate::context::Context;
 use crate::shared_pools::{SharedCluster, failed};
 
 /// A pool, and whether it was written. The keys are documented, and don't change their meaning.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Serialize)]
 struct Row {
     pool: NetworkName,
-    /// `created`, `replaced`, `unchanged`.
-    outcome: &'static str,
+    outcome: Imported,
 }
 
-pub(crate) fn run(
-    arguments: &ImportArguments,
-    node: impl FnOnce() -> Node,
-    output: Output,
-) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &ImportArguments, context: &Context<'_>) -> Result<bool> {
     let Some(file) = &arguments.file else {
-        return whereabouts::run(arguments, node, output);
+        return whereabouts::run(arguments, context);
     };
-    let cluster = SharedCluster::chosen(&arguments.cluster, node)?;
+    let cluster = SharedCluster::chosen(&arguments.cluster, context)?;
     let mut engine = cluster.engine();
     let path = |name: &str| engine.path(&Key::Pool(name.to_owned()));
     let pools = read(file, path)?;
     let imported = import(&mut *engine, &pools, arguments.replace).map_err(failed)?;
-    let rows: Vec<Row> = imported.into_iter().map(Row::from).collect();
+    let rows = imported.into_iter();
+    let rows: Vec<Row> = rows.map(|(pool, outcome)| Row { pool, outcome }).collect();
     let line = |row: &Row| format!("{}: {}", row.pool, row.outcome);
-    output.print(&rows, || rows.iter().map(line).collect())?;
-    Ok(ExitCode::SUCCESS)
-}
-
-impl From<(NetworkName, Imported)> for Row {
-    fn from((pool, imported): (NetworkName, Imported)) -> Self {
-        let outcome = match imported {
-            Imported::Created => "created",
-            Imported::Replaced => "replaced",
-            Imported::Unchanged => "unchanged",
-        };
-        Self { pool, outcome }
-    }
+    let lines = || rows.iter().map(line).collect();
+    context.output.print(&rows, lines)?;
+    Ok(false)
 }
 
 /// The pools of a file: `{"pools": {NAME: {…}}}`, or only the inner object. `path` is the
@@ -71,9 +55,8 @@ fn read(file: &Path, path: impl Fn(&str) -> String) -> Result<Vec<DefinedPool>> 
         fs::read_to_string(file).with_context(|| shown.to_string())?
     };
     let object: Object = serde_json::from_str(&text).with_context(|| shown.to_string())?;
-    let pools: Option<Object> = object
-        .read("", "pools")
-        .map_err(|error| anyhow!("{shown}: {}", error.msg))?;
+    let pools = object.read("", "pools");
+    let pools: Option<Object> = pools.map_err(|error| anyhow!("{shown}: {}", error.msg))?;
     let mut imported: Vec<DefinedPool> = Vec::new();
     for (name, raw) in pools.unwrap_or(object).iter() {
         let value = raw.get().as_bytes().to_vec();

@@ -1,18 +1,18 @@
-//! `ipamctl leaks`: attachments that nobody will release, each with the evidence.
+//! `ipamctl leaks`: leaked attachments, each with the evidence.
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
 use std::time::SystemTime;
 
 use anyhow::Result;
 use serde::Serialize;
 
 use crate::arguments::ListArguments;
+use crate::context::Context;
 use crate::leaks::container_list::ContainerList;
-use crate::leaks::evidence::{Evidence, Judge, is_proven};
+use crate::leaks::evidence::{Judge, is_proven};
 use crate::leaks::record_lock::Lock;
 use crate::node::{
-    Extent, Inventory, Names, NetworkAttachment, Node, attachments, held_addresses, short_id,
+    Extent, Inventory, Names, NetworkAttachment, attachments, held_addresses, short_id,
 };
 use crate::output::table::Table;
 use crate::output::times::{self, rounded};
@@ -30,41 +30,16 @@ struct Leak<'a> {
     since: Option<SystemTime>,
     evidence: Vec<&'static str>,
     evidence_text: Vec<String>,
-    /// True if a process holds the attachment's lock; `null` if that is unknown.
-    locked: Option<bool>,
-    /// These processes.
-    locked_by: Vec<String>,
+    #[serde(flatten)]
+    lock: Lock,
     /// The command that releases it.
     release: String,
-    /// The reason not to release it: its lock.
-    #[serde(skip)]
-    lock_reason: Option<String>,
     #[serde(skip)]
     is_proven: bool,
 }
 
-impl<'a> Leak<'a> {
-    fn new(attachment: &'a NetworkAttachment<'a>, evidence: &[Evidence], node: &Node) -> Self {
-        let lock = Lock::of(attachment);
-        Self {
-            attachment,
-            names: attachment.names(),
-            since: attachment.last_change(),
-            evidence: evidence.iter().map(|evidence| evidence.key).collect(),
-            evidence_text: evidence
-                .iter()
-                .map(|evidence| evidence.text.clone())
-                .collect(),
-            locked: lock.is_held,
-            locked_by: lock.holders,
-            release: release_command(node, attachment),
-            lock_reason: lock.reason,
-            is_proven: is_proven(evidence),
-        }
-    }
-}
-
-pub(crate) fn run(list: &ListArguments, node: &Node, output: Output) -> Result<ExitCode> {
+pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
+    let (node, output) = (&context.node(), context.output);
     let valid = ContainerList::given(list)?;
     let inventory = Inventory::read(node, Extent::All);
     let all = attachments(held_addresses(&inventory));
@@ -72,20 +47,26 @@ pub(crate) fn run(list: &ListArguments, node: &Node, output: Output) -> Result<E
         valid.refuse_wrong_ids(&all)?;
     }
     let judge = Judge::new(valid.as_ref(), list.older_than, &node.environment);
-    let mut leaks = Vec::new();
-    for attachment in &all {
-        let evidence = judge.evidence(attachment);
-        if !evidence.is_empty() {
-            leaks.push(Leak::new(attachment, &evidence, node));
-        }
-    }
+    let judged = all.iter().map(|one| (one, judge.evidence(one)));
+    let leaks = judged.filter(|(_, evidence)| !evidence.is_empty());
+    let leaks = leaks.map(|(attachment, evidence)| Leak {
+        attachment,
+        names: attachment.names(),
+        since: attachment.last_change(),
+        evidence: evidence.iter().map(|evidence| evidence.key).collect(),
+        is_proven: is_proven(&evidence),
+        evidence_text: evidence.into_iter().map(|evidence| evidence.text).collect(),
+        lock: Lock::of(attachment),
+        release: release_command(node, attachment),
+    });
+    let leaks: Vec<Leak<'_>> = leaks.collect();
     output.print(&leaks, || {
         if leaks.is_empty() {
             let unread = inventory.unread > 0;
             let unless = if unread { " in what could be read" } else { "" };
             return vec![format!("No leak is known{unless}.")];
         }
-        let mut lines = table(&leaks).lines(output);
+        let mut lines = table(&leaks, output);
         lines.extend(remedies(&leaks));
         lines
     })?;
@@ -100,7 +81,7 @@ pub(crate) fn run(list: &ListArguments, node: &Node, output: Output) -> Result<E
     inventory.verdict(proven > 0)
 }
 
-/// The commands that release the leaks, a line each: whole, so that they can be copied.
+/// The commands that release the leaks. They aren't cut, so that they can be copied.
 fn remedies(leaks: &[Leak<'_>]) -> Vec<String> {
     let mut lines = Vec::new();
     if leaks.iter().any(|leak| leak.is_proven) {
@@ -122,25 +103,21 @@ fn remedies(leaks: &[Leak<'_>]) -> Vec<String> {
     lines
 }
 
-fn table(leaks: &[Leak<'_>]) -> Table {
-    let header = &["ADDRESS", "NETWORK", "CONTAINER", "AGE", "NAME", "EVIDENCE"];
-    let mut table = Table::new(header);
-    for leak in leaks {
-        let style = match leak.is_proven {
-            true => Style::Yellow,
-            false => Style::Dim,
-        };
-        let age = leak.since.and_then(|since| since.elapsed().ok());
-        let attachment = leak.attachment;
-        let cells = [
-            attachment.ips_text(),
-            attachment.network.to_owned(),
-            short_id(attachment.container).to_owned(),
-            age.map_or("?".to_owned(), rounded),
-            leak.names.short(),
-            joined(leak.evidence_text.iter().chain(&leak.lock_reason), "; "),
-        ];
-        table.row(Some(style), cells);
-    }
-    table
+fn table(leaks: &[Leak<'_>], output: Output) -> Vec<String> {
+    let age = |leak: &Leak<'_>| leak.since.and_then(|since| since.elapsed().ok());
+    Table::of(leaks)
+        .text("ADDRESS", |leak| leak.attachment.ips_text("-"))
+        .text("NETWORK", |leak| leak.attachment.network.to_owned())
+        .text("CONTAINER", |leak| {
+            short_id(leak.attachment.container).to_owned()
+        })
+        .text("AGE", |leak| age(leak).map_or("?".to_owned(), rounded))
+        .text("NAME", |leak| leak.names.short())
+        .text("EVIDENCE", |leak| {
+            joined(leak.evidence_text.iter().chain(&leak.lock.reason), "; ")
+        })
+        .lines(output, |leak| {
+            let is_proven = leak.is_proven;
+            Some(if is_proven { Style::Yellow } else { Style::Dim })
+        })
 }

@@ -1,34 +1,35 @@
 //! `ipamctl ls`: who holds which address.
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
 use std::time::SystemTime;
 
 use anyhow::{Result, ensure};
 use cluster::contents::{self, claimed_blocks};
 
 use crate::arguments::LsArguments;
+use crate::context::Context;
 use crate::node::{Extent, HeldAddress, HeldState, Inventory, Node, held_addresses, short_id};
 use crate::output::table::Table;
 use crate::output::times::ago;
 use crate::output::{Output, Style, joined, warn};
-use crate::shared_pools::engines::EngineKind;
-use crate::shared_pools::since;
+use crate::shared_pools::{no_cluster, since};
 
-pub(crate) fn run(arguments: &LsArguments, node: &Node, output: Output) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &LsArguments, context: &Context<'_>) -> Result<bool> {
+    let node = &context.node();
+    let is_wanted = |address: &HeldAddress<'_>| {
+        let name = arguments.network.as_ref();
+        name.is_none_or(|name| address.is_of(name))
+    };
     if arguments.all_nodes {
         let members = members(node)?;
-        let mut addresses: Vec<HeldAddress<'_>> = members.iter().map(of_member).collect();
-        if let Some(name) = &arguments.network {
-            addresses.retain(|address| address.is_of(name));
-        }
-        show(arguments, &addresses, output)?;
-        return Ok(ExitCode::SUCCESS);
+        let addresses = members.iter().map(of_member).filter(is_wanted);
+        show(arguments, &addresses.collect::<Vec<_>>(), context.output)?;
+        return Ok(false);
     }
     let inventory = Inventory::read(node, Extent::All);
     let mut addresses = held_addresses(&inventory);
+    addresses.retain(is_wanted);
     if let Some(name) = &arguments.network {
-        addresses.retain(|address| address.is_of(name));
         let mut pools = inventory.pools.all.iter();
         let mut directories = inventory.directories.values();
         let is_known = !addresses.is_empty()
@@ -37,7 +38,7 @@ pub(crate) fn run(arguments: &LsArguments, node: &Node, output: Output) -> Resul
             || directories.any(|directory| directory.name.as_str() == name);
         ensure!(is_known, "no network and no pool is named {name}");
     }
-    show(arguments, &addresses, output)?;
+    show(arguments, &addresses, context.output)?;
     inventory.verdict(false)
 }
 
@@ -46,17 +47,39 @@ fn show(arguments: &LsArguments, addresses: &[HeldAddress<'_>], output: Output) 
         warn("no address is reserved");
         return Ok(());
     }
-    let table = || table(addresses, arguments.no_trunc).lines(output);
-    Ok(output.print(&addresses, table)?)
+    let now = SystemTime::now();
+    let text = |value: Option<&str>, missing: &str| value.unwrap_or(missing).to_owned();
+    let container = |held: &HeldAddress<'_>| match held.container {
+        Some(id) if !arguments.no_trunc => short_id(id).to_owned(),
+        id => text(id, "?"),
+    };
+    let since = |held: &HeldAddress<'_>| held.since.map(|since| ago(since, now));
+    let lines = || {
+        Table::of(addresses)
+            .text("ADDRESS", |held| {
+                held.ip.map_or("-".to_owned(), |ip| ip.to_string())
+            })
+            .text("NETWORK", |held| text(held.network, "?"))
+            .text("POOL", |held| text(held.pool, ""))
+            .text("NODE", |held| text(held.node, ""))
+            .text("CONTAINER", container)
+            .text("IF", |held| text(held.ifname, "-"))
+            .text("SINCE", |held| since(held).unwrap_or("?".to_owned()))
+            .text("NAME", |held| held.names.short())
+            .text("STATE", |held| held.state.to_string())
+            .lines(output, |held| match held.state {
+                HeldState::Added | HeldState::Reserved => None,
+                _ => Some(Style::Yellow),
+            })
+    };
+    Ok(output.print(&addresses, lines)?)
 }
 
 /// The addresses in the clusters' pools, of all nodes.
 fn members(node: &Node) -> Result<Vec<contents::HeldAddress>> {
-    ensure!(
-        !node.clusters.is_empty(),
-        "no conflist leads to a cluster: none has {} among its delegates",
-        EngineKind::plugins()
-    );
+    if node.clusters.is_empty() {
+        return Err(no_cluster());
+    }
     let mut members = Vec::new();
     for cluster in &node.clusters {
         let engine = &mut *cluster.engine();
@@ -75,64 +98,16 @@ fn members(node: &Node) -> Result<Vec<contents::HeldAddress>> {
 }
 
 fn of_member(member: &contents::HeldAddress) -> HeldAddress<'_> {
-    let address = HeldAddress {
+    let holder = member.holder.as_ref();
+    HeldAddress {
         ip: Some(member.ip),
         pool: Some(member.pool.as_str()),
+        network: holder.map(|holder| holder.network.as_str()),
+        node: holder.map(|holder| holder.node.as_str()),
+        container: holder.map(|holder| holder.container_id.as_str()),
+        ifname: holder.map(|holder| holder.ifname.as_str()),
+        since: holder.and_then(since),
+        state: holder.map_or(HeldState::Unreadable, |_| HeldState::Reserved),
         ..HeldAddress::default()
-    };
-    match &member.holder {
-        Some(holder) => HeldAddress {
-            network: Some(&holder.network),
-            node: Some(&holder.node),
-            container: Some(&holder.container_id),
-            ifname: Some(&holder.ifname),
-            since: since(holder),
-            ..address
-        },
-        None => HeldAddress {
-            state: HeldState::Unreadable,
-            ..address
-        },
     }
-}
-
-fn table(addresses: &[HeldAddress<'_>], no_trunc: bool) -> Table {
-    let now = SystemTime::now();
-    let mut table = Table::new(&[
-        "ADDRESS",
-        "NETWORK",
-        "POOL",
-        "NODE",
-        "CONTAINER",
-        "IF",
-        "SINCE",
-        "NAME",
-        "STATE",
-    ]);
-    for address in addresses {
-        let container = address.container.unwrap_or("?");
-        let style = match address.state {
-            HeldState::Added | HeldState::Reserved => None,
-            _ => Some(Style::Yellow),
-        };
-        let since = address.since.map(|since| ago(since, now));
-        let cells = [
-            address.ip.map_or("-".to_owned(), |ip| ip.to_string()),
-            address.network.unwrap_or("?").to_owned(),
-            address.pool.unwrap_or_default().to_owned(),
-            address.node.unwrap_or_default().to_owned(),
-            if no_trunc {
-                container
-            } else {
-                short_id(container)
-            }
-            .to_owned(),
-            address.ifname.unwrap_or("-").to_owned(),
-            since.unwrap_or("?".to_owned()),
-            address.names.short(),
-            address.state.to_string(),
-        ];
-        table.row(style, cells);
-    }
-    table
 }

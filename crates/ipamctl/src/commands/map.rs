@@ -7,39 +7,24 @@ mod text;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use serde::Serialize;
+use serde_json::{Value, json};
 
+use crate::context::Context;
 use crate::leaks::evidence::{Judge, is_proven};
 use crate::node::{
     Extent, HeldAddress, Inventory, Node, PlacedPool, attachments, held_addresses, short_id, slice,
 };
-use crate::output::{Output, joined};
+use crate::output::joined;
 use cells::{Cell, Grid, Picture};
 
-/// Age from which a pending call counts as leaked, as in `ipamctl leaks`.
+/// Minimum age of a pending call that counts as leaked, as in `ipamctl leaks`.
 const PENDING: Duration = Duration::from_secs(600);
 
-/// A pool. The keys are documented, and don't change their meaning.
-#[derive(Debug, Serialize)]
-struct Pool<'a> {
-    title: &'a str,
-    subnets: Vec<String>,
-    addresses: Vec<Row<'a>>,
-}
-
-/// An address that isn't free.
-#[derive(Debug, Serialize)]
-struct Row<'a> {
-    address: IpAddr,
-    state: &'static str,
-    holder: Option<&'a String>,
-}
-
-pub(crate) fn run(name: &str, svg: Option<&Path>, node: &Node, output: Output) -> Result<ExitCode> {
+pub(crate) fn run(name: &str, svg: Option<&Path>, context: &Context<'_>) -> Result<bool> {
+    let (node, output) = (&context.node(), context.output);
     // The holders are shown in titles and in JSON only.
     let has_holders = output.json || svg.is_some();
     let extent = if has_holders {
@@ -52,7 +37,7 @@ pub(crate) fn run(name: &str, svg: Option<&Path>, node: &Node, output: Output) -
     let pools: Vec<&PlacedPool> = pools.filter(|placed| placed.is_of(name)).collect();
     ensure!(
         !pools.is_empty(),
-        "no conflist says the ranges of a network or pool {name}"
+        "no conflist has ranges of a network or pool {name}"
     );
     let held = held_addresses(&inventory);
     let mut holders: HashMap<&Path, BTreeMap<IpAddr, String>> = HashMap::new();
@@ -74,7 +59,7 @@ pub(crate) fn run(name: &str, svg: Option<&Path>, node: &Node, output: Output) -
     match svg {
         Some(file) => svg::canvas(name, &pictures).write(file, output)?,
         None => {
-            let pools: Vec<Pool<'_>> = pictures.iter().map(pool).collect();
+            let pools: Vec<Value> = pictures.iter().map(pool).collect();
             output.print(&pools, || text::lines(&pictures, output))?;
         }
     }
@@ -89,7 +74,7 @@ fn title(placed: &PlacedPool) -> String {
     }
 }
 
-/// The addresses that are leaked by their records, each with its network.
+/// The addresses whose records prove that they are leaked, each with its network.
 fn leaked<'a>(node: &Node, held: Vec<HeldAddress<'a>>) -> BTreeSet<(&'a str, IpAddr)> {
     let judge = Judge::new(None, PENDING, &node.environment);
     let mut leaked = BTreeSet::new();
@@ -125,7 +110,9 @@ fn holder(address: &HeldAddress<'_>) -> String {
     }
 }
 
-fn pool<'a>(picture: &'a Picture<'_>) -> Pool<'a> {
+/// A pool as JSON, with its addresses that aren't free. The keys are documented, and don't change
+/// their meaning.
+fn pool(picture: &Picture<'_>) -> Value {
     let ranges = picture.ranges.ranges();
     let mut ips: BTreeSet<IpAddr> = ranges.iter().map(|range| range.gateway()).collect();
     for (subnet, grid) in picture.grids() {
@@ -136,15 +123,14 @@ fn pool<'a>(picture: &'a Picture<'_>) -> Pool<'a> {
         }
         ips.extend(slice(picture.taken, subnet.network(), subnet.broadcast()));
     }
-    let addresses = ips.into_iter().map(|ip| Row {
-        address: ip,
-        state: picture.cell(ip).look().name,
-        holder: picture.holder(ip),
+    let addresses = ips.into_iter().map(|ip| {
+        let state = picture.cell(ip).look().name;
+        json!({"address": ip, "state": state, "holder": picture.holder(ip)})
     });
     let subnets = ranges.iter().map(|range| range.subnet().to_string());
-    Pool {
-        title: &picture.title,
-        subnets: subnets.collect(),
-        addresses: addresses.collect(),
-    }
+    json!({
+        "title": picture.title,
+        "subnets": subnets.collect::<Vec<_>>(),
+        "addresses": addresses.collect::<Vec<_>>(),
+    })
 }

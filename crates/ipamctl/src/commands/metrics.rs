@@ -2,16 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
-use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use chain::record::{AttachmentRecord, ListedRecord, RecordState};
+use cni::NetworkName;
 use reservations::view::last_reclaim;
 use serde::{Serialize, Serializer};
 
-use crate::node::{Extent, HeldState, Inventory, Node, pool_usages};
-use crate::output::{Output, joined, warn};
+use crate::context::Context;
+use crate::node::{Extent, HeldState, Inventory, pool_usages};
+use crate::output::{joined, warn};
 
 /// The samples of one gauge. The keys are documented, and don't change their meaning.
 #[derive(Serialize)]
@@ -31,8 +32,8 @@ struct Sample {
 
 type Label = (&'static str, String);
 
-pub(crate) fn run(node: &Node, output: Output) -> Result<ExitCode> {
-    let inventory = Inventory::read(node, Extent::All);
+pub(crate) fn run(context: &Context<'_>) -> Result<bool> {
+    let inventory = Inventory::read(&context.node(), Extent::All);
     let mut families = Vec::from(pools(&inventory));
     families.extend(records(&inventory));
     let (reclaims, unread) = reclaims(&inventory);
@@ -41,26 +42,24 @@ pub(crate) fn run(node: &Node, output: Output) -> Result<ExitCode> {
     let mut problems = Family::new("problems", "Files and folders that could not be read.");
     problems.add(&[], Some(inventory.unread + unread.len()));
     families.push(problems);
-    output.print(&families, || {
-        families.iter().flat_map(Family::lines).collect()
-    })?;
-    Ok(ExitCode::SUCCESS)
+    let lines = || families.iter().flat_map(Family::lines).collect();
+    context.output.print(&families, lines)?;
+    Ok(false)
 }
 
 fn pools(inventory: &Inventory) -> [Family; 4] {
     let mut families = [
-        (
+        Family::new(
             "pool_addresses",
             "Addresses that the pool gives without request.",
         ),
-        ("pool_reserved_addresses", "Reserved ones of these."),
-        ("pool_free_addresses", "Free ones of these."),
-        (
+        Family::new("pool_reserved_addresses", "Reserved ones of these."),
+        Family::new("pool_free_addresses", "Free ones of these."),
+        Family::new(
             "pool_excluded_addresses",
             "Addresses that the pool gives on request only.",
         ),
-    ]
-    .map(|(name, help)| Family::new(name, help));
+    ];
     for pool in pool_usages(inventory) {
         let labels = [
             ("network", joined(&pool.networks, ",")),
@@ -82,36 +81,29 @@ fn records(inventory: &Inventory) -> [Family; 2] {
         "oldest_pending_record_timestamp_seconds",
         "Start of the oldest ADD or DEL that has not ended.",
     );
-    let mut networks: BTreeMap<&str, Vec<&ListedRecord>> = BTreeMap::new();
+    let mut networks: BTreeMap<&NetworkName, Vec<&ListedRecord>> = BTreeMap::new();
     for record in &inventory.records {
-        networks
-            .entry(record.network.as_str())
-            .or_default()
-            .push(record);
+        networks.entry(&record.network).or_default().push(record);
     }
     for (network, records) in networks {
-        let network = ("network", network.to_owned());
+        let network = ("network", network.to_string());
         for state in HeldState::OF_RECORDS {
-            let count = records
+            let of_state = records
                 .iter()
                 .filter(|record| HeldState::of(record) == state);
             let labels = [network.clone(), ("state", state.to_string())];
-            counts.add(&labels, Some(count.count()));
+            counts.add(&labels, Some(of_state.count()));
         }
-        let contents = records
-            .iter()
-            .filter_map(|record| record.content.as_ref().ok());
+        let contents = records.iter().flat_map(|record| &record.content);
         let unended = contents.filter(|content| content.state != RecordState::Added);
-        pending.add(
-            &[network],
-            unended.map(AttachmentRecord::since).min().map(seconds),
-        );
+        let oldest = unended.map(AttachmentRecord::since).min();
+        pending.add(&[network], oldest.map(seconds));
     }
     [counts, pending]
 }
 
-/// The last time that a network released its reservations from before a boot, and the reasons
-/// why it is not known of some.
+/// The last release of reservations from before a boot, by network, and the reasons why some are
+/// unknown.
 fn reclaims(inventory: &Inventory) -> ([Family; 2], BTreeSet<String>) {
     let mut times = Family::new(
         "reclaim_timestamp_seconds",
@@ -128,18 +120,15 @@ fn reclaims(inventory: &Inventory) -> ([Family; 2], BTreeSet<String>) {
         networks.map(|network| (&placed.directory, network))
     });
     for (directory, network) in places.collect::<BTreeSet<_>>() {
-        let shown = directory.display();
+        let shown = directory.display().to_string();
         match last_reclaim(directory, network.as_str()) {
             Ok(Some(last)) => {
-                let labels = [
-                    ("network", network.to_string()),
-                    ("directory", shown.to_string()),
-                ];
+                let labels = [("network", network.to_string()), ("directory", shown)];
                 times.add(&labels, last.time.map(seconds));
-                kept.add(&labels, Some(last.kept));
+                kept.add(&labels, Some(last.kept.len()));
             }
             Ok(None) => {}
-            // Nothing was ever reserved there.
+            // The network has no reservation yet.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => {
                 unread.insert(format!("{shown}: last reclaim of {network}: {error}"));
@@ -195,7 +184,7 @@ fn as_object<S: Serializer>(labels: &[Label], serializer: S) -> Result<S::Ok, S:
     serializer.collect_map(labels.iter().map(|(key, value)| (key, value)))
 }
 
-/// A label's value as the format has it.
+/// A label's value, escaped for the format.
 fn escaped(value: &str) -> String {
     value
         .replace('\\', "\\\\")

@@ -1,58 +1,25 @@
-//! `ipamctl node-forget`: releases what a lost node holds.
+//! `ipamctl node-forget`: releases the addresses and blocks of a lost node.
 //!
-//! Nothing else does this: no clock releases what a node holds, since it may only be cut off.
-
-use std::net::IpAddr;
-use std::process::ExitCode;
+//! No timeout does this, since the node may only be cut off.
 
 use anyhow::{Result, bail, ensure};
-use cluster::address::Entry;
 use cluster::contents::ClaimedBlock;
 use cluster::forget::NodeHoldings;
-use cni::{Attachment, NetworkName};
-use ipam::IpNet;
-use serde::Serialize;
+use cni::NetworkName;
+use serde_json::{Value, json};
 
 use crate::arguments::NodeForgetArguments;
-use crate::node::Node;
+use crate::context::Context;
 use crate::output::confirmation::is_confirmed;
 use crate::output::{Output, warn};
 use crate::shared_pools::{SharedCluster, failed};
 
-/// Addresses that are shown one by one.
+/// Most addresses that are listed.
 const SHOWN: usize = 20;
 
-/// What is released. The keys are documented, and don't change their meaning.
-#[derive(Debug, Serialize)]
-struct Row {
-    node: String,
-    addresses: Vec<Address>,
-    blocks: Vec<Block>,
-    /// False with `--dry-run`.
-    released: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct Address {
-    address: IpAddr,
-    pool: NetworkName,
-    network: NetworkName,
-    #[serde(flatten)]
-    attachment: Attachment,
-}
-
-#[derive(Debug, Serialize)]
-struct Block {
-    block: IpNet,
-    pool: NetworkName,
-}
-
-pub(crate) fn run(
-    arguments: &NodeForgetArguments,
-    node: impl FnOnce() -> Node,
-    output: Output,
-) -> Result<ExitCode> {
-    let cluster = SharedCluster::chosen(&arguments.cluster, node)?;
+pub(crate) fn run(arguments: &NodeForgetArguments, context: &Context<'_>) -> Result<bool> {
+    let output = context.output;
+    let cluster = SharedCluster::chosen(&arguments.cluster, context)?;
     let name = arguments.node.as_str();
     ensure!(
         name.parse::<NetworkName>().is_ok(),
@@ -66,7 +33,7 @@ pub(crate) fn run(
     let holdings = NodeHoldings::read(engine, name).map_err(failed)?;
     for ClaimedBlock { block, pool, .. } in &holdings.foreign_blocks {
         warn(format!(
-            "block {block} of pool {pool} has content that isn't ours: it isn't known whether it is {name}'s, and it is left alone"
+            "block {block} of pool {pool} has content that isn't ours: its node is unknown, and it is kept"
         ));
     }
     ensure!(
@@ -74,16 +41,13 @@ pub(crate) fn run(
         "{} holds nothing of a node {name}",
         cluster.path().display()
     );
-    let mut row = Row {
-        node: name.to_owned(),
-        addresses: holdings.addresses.iter().map(Address::from).collect(),
-        blocks: holdings.blocks.iter().map(Block::from).collect(),
-        released: false,
-    };
     if !output.json {
-        output.lines(row.lines())?;
+        output.lines(lines(name, &holdings))?;
     }
-    if !arguments.dry_run {
+    let addresses = addresses(&holdings);
+    let (blocks, is_released) = if arguments.dry_run {
+        (holdings.blocks, false)
+    } else {
         let text = format!(
             "If containers of {name} still run, others will get their addresses.\nType the node's name to release all of this: "
         );
@@ -93,7 +57,7 @@ pub(crate) fn run(
         let forgotten = holdings.release(engine).map_err(failed)?;
         for ClaimedBlock { block, pool, .. } in &forgotten.changed_blocks {
             warn(format!(
-                "block {block} of pool {pool} was changed, or {name} has registered again meanwhile; it is left alone"
+                "block {block} of pool {pool} was changed, or {name} has registered again meanwhile; it is kept"
             ));
         }
         let rest = forgotten.reserved_meanwhile;
@@ -102,67 +66,59 @@ pub(crate) fn run(
                 "{name} has reserved {rest} addresses meanwhile: it is not gone"
             ));
         }
-        row.blocks = forgotten.blocks.iter().map(Block::from).collect();
-        row.released = true;
         if !output.json {
-            let (addresses, blocks) = (forgotten.addresses, row.blocks.len());
+            let (addresses, blocks) = (forgotten.addresses, forgotten.blocks.len());
             output.lines([format!("released: {addresses} addresses, {blocks} blocks")])?;
         }
-    }
+        (forgotten.blocks, true)
+    };
     if output.json {
-        Output::json(&[row])?;
+        let blocks = blocks.iter();
+        let blocks = blocks.map(|claimed| json!({"block": claimed.block, "pool": claimed.pool}));
+        // The keys are documented, and don't change their meaning.
+        Output::json(&[json!({
+            "node": name,
+            "addresses": addresses,
+            "blocks": blocks.collect::<Vec<_>>(),
+            "released": is_released,
+        })])?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(false)
 }
 
-impl From<&Entry> for Address {
-    fn from(entry: &Entry) -> Self {
+/// The addresses as JSON.
+fn addresses(holdings: &NodeHoldings) -> Vec<Value> {
+    let held = holdings.addresses.iter().map(|entry| &entry.held);
+    let addresses = held.map(|held| {
+        json!({
+            "address": held.ip,
+            "pool": held.pool,
+            "network": held.network,
+            "containerID": held.attachment.container_id,
+            "ifname": held.attachment.ifname,
+        })
+    });
+    addresses.collect()
+}
+
+/// The node's addresses and blocks, for people.
+fn lines(node: &str, holdings: &NodeHoldings) -> Vec<String> {
+    let (addresses, blocks) = (holdings.addresses.len(), holdings.blocks.len());
+    let mut lines = vec![format!(
+        "{node} holds {addresses} addresses and {blocks} blocks:"
+    )];
+    let shown = holdings.addresses.iter().take(SHOWN);
+    lines.extend(shown.map(|entry| {
         let held = &entry.held;
-        Self {
-            address: held.ip,
-            pool: held.pool.clone(),
-            network: held.network.clone(),
-            attachment: held.attachment.clone(),
-        }
+        let (ip, pool, network) = (held.ip, &held.pool, &held.network);
+        format!("  {ip} of pool {pool}: {} on {network}", held.attachment)
+    }));
+    if addresses > SHOWN {
+        lines.push(format!("  … and {} more", addresses - SHOWN));
     }
-}
-
-impl From<&ClaimedBlock> for Block {
-    fn from(claimed: &ClaimedBlock) -> Self {
-        Self {
-            block: claimed.block,
-            pool: claimed.pool.clone(),
-        }
-    }
-}
-
-impl Row {
-    fn lines(&self) -> Vec<String> {
-        let (addresses, blocks) = (self.addresses.len(), self.blocks.len());
-        let mut lines = vec![format!(
-            "{} holds {addresses} addresses and {blocks} blocks:",
-            self.node
-        )];
-        for Address {
-            address,
-            pool,
-            network,
-            attachment,
-        } in self.addresses.iter().take(SHOWN)
-        {
-            let Attachment {
-                container_id,
-                ifname,
-            } = attachment;
-            lines.push(format!(
-                "  {address} of pool {pool}: {container_id} {ifname} on {network}"
-            ));
-        }
-        if addresses > SHOWN {
-            lines.push(format!("  … and {} more", addresses - SHOWN));
-        }
-        let blocks = self.blocks.iter();
-        lines.extend(blocks.map(|Block { block, pool }| format!("  block {block} of pool {pool}")));
-        lines
-    }
+    let blocks = holdings.blocks.iter();
+    lines.extend(
+        blocks.map(|claimed| format!("  block {} of pool {}", claimed.block, claimed.pool)),
+    );
+    lines
 }

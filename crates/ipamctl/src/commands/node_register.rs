@@ -1,26 +1,20 @@
 //! `ipamctl node-register`: gives this machine its node's name, which another machine has.
 //!
-//! No plugin does this: of two machines with one name, both may have containers.
-
-use std::process::ExitCode;
+//! No plugin does this: both machines with the name may have containers.
 
 use anyhow::{Result, bail};
 use cluster::{Key, Registration};
-use cni::Environment;
 
 use crate::arguments::NodeRegisterArguments;
-use crate::node::Node;
+use crate::context::Context;
 use crate::output::Output;
 use crate::output::confirmation::is_confirmed;
 use crate::shared_pools::SharedCluster;
 
-pub(crate) fn run(
-    arguments: &NodeRegisterArguments,
-    node: &Node,
-    environment: &Environment,
-    output: Output,
-) -> Result<ExitCode> {
-    let cluster = SharedCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
+pub(crate) fn run(arguments: &NodeRegisterArguments, context: &Context<'_>) -> Result<bool> {
+    let output = context.output;
+    let network = arguments.network.as_deref();
+    let cluster = SharedCluster::one(&context.node().networks, network)?;
     let this_node = cluster.node();
     let name = this_node.name.as_str();
     let mut engine = cluster.engine();
@@ -31,19 +25,15 @@ pub(crate) fn run(
     if !output.json {
         output.lines([format!("{} has {machine} as node {name}", engine.name())])?;
     }
-    if !arguments.yes
-        && !is_confirmed(
-            name,
-            "If that is another machine and it runs, it can neither start nor end containers any more.\nType the node's name to give it to this machine: ",
-        )?
-    {
+    let text = "If that is another machine and it runs, it can neither start nor end containers any more.\nType the node's name to give it to this machine: ";
+    if !arguments.yes && !is_confirmed(name, text)? {
         bail!("nothing is changed");
     }
-    cluster::take_name(this_node, environment, &mut *engine)?;
+    cluster::take_name(this_node, context.environment, &mut *engine)?;
     if output.json {
         Output::json(&[serde_json::json!({"node": name, "before": machine})])?;
     } else {
         output.lines([format!("this machine is node {name} now")])?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(false)
 }

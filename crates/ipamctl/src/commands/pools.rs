@@ -1,18 +1,18 @@
 //! `ipamctl pools`: size of each pool, and how full it is.
 
-use std::process::ExitCode;
-
 use anyhow::{Result, ensure};
 
-use crate::node::{Extent, Inventory, Node, PoolUsage, large, pool_usages};
+use crate::context::Context;
+use crate::node::{Extent, Inventory, PoolUsage, large, pool_usages};
 use crate::output::table::Table;
 use crate::output::{Output, Style, joined, warn};
 
 /// Cells of a bar.
 const BAR: usize = 10;
 
-pub(crate) fn run(network: Option<&str>, node: &Node, output: Output) -> Result<ExitCode> {
-    let inventory = Inventory::read(node, Extent::Pools);
+pub(crate) fn run(network: Option<&str>, context: &Context<'_>) -> Result<bool> {
+    let output = context.output;
+    let inventory = Inventory::read(&context.node(), Extent::Pools);
     let mut pools = pool_usages(&inventory);
     if let Some(name) = network {
         pools.retain(|pool| pool.is_of(name));
@@ -21,37 +21,31 @@ pub(crate) fn run(network: Option<&str>, node: &Node, output: Output) -> Result<
     if pools.is_empty() && !output.json {
         warn("no network's addresses are kept here, and no conflist has a pool");
     } else {
-        output.print(&pools, || table(&pools).lines(output))?;
+        output.print(&pools, || table(&pools, output))?;
     }
     inventory.verdict(false)
 }
 
-fn table(pools: &[PoolUsage]) -> Table {
-    let mut table = Table::new(&[
-        "NETWORK", "POOL", "RANGES", "SIZE", "RESERVED", "FREE", "EXCLUDED", "USED",
-    ])
-    .right_aligned(&["SIZE", "RESERVED", "FREE", "EXCLUDED"]);
-    for pool in pools {
-        let count = |value: Option<u128>| value.map_or("?".to_owned(), large);
-        let style = match pool.used {
+fn table(pools: &[PoolUsage], output: Output) -> Vec<String> {
+    let text = |value: &Option<String>, missing: &str| value.clone().unwrap_or(missing.to_owned());
+    let count = |value: Option<u128>| value.map_or("?".to_owned(), large);
+    Table::of(pools)
+        .text("NETWORK", |pool| joined(&pool.networks, ","))
+        .text("POOL", |pool| text(&pool.pool, ""))
+        .text("RANGES", |pool| text(&pool.ranges, "not configured"))
+        .number("SIZE", |pool| count(pool.size))
+        .number("RESERVED", |pool| count(pool.reserved))
+        .number("FREE", |pool| count(pool.free))
+        .number("EXCLUDED", |pool| {
+            let excluded = pool.excluded.filter(|excluded| *excluded > 0);
+            excluded.map(large).unwrap_or_default()
+        })
+        .text("USED", |pool| pool.used.map(bar).unwrap_or_default())
+        .lines(output, |pool| match pool.used {
             Some(used) if used >= 1.0 => Some(Style::Red),
             Some(used) if used >= 0.9 => Some(Style::Yellow),
             _ => None,
-        };
-        let excluded = pool.excluded.filter(|excluded| *excluded > 0);
-        let cells = [
-            joined(&pool.networks, ","),
-            pool.pool.clone().unwrap_or_default(),
-            pool.ranges.clone().unwrap_or("not configured".to_owned()),
-            count(pool.size),
-            count(pool.reserved),
-            count(pool.free),
-            excluded.map(large).unwrap_or_default(),
-            pool.used.map(bar).unwrap_or_default(),
-        ];
-        table.row(style, cells);
-    }
-    table
+        })
 }
 
 /// A bar and a percentage. Only a full pool has 100 %, and only an empty one has 0 %.

@@ -1,13 +1,12 @@
-//! `ipamctl reconcile`: tells a restored engine which addresses and blocks this node uses.
+//! `ipamctl reconcile`: claims this node's addresses and blocks again in a restored engine.
 
 mod living;
 mod same_cluster;
 
-use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use cluster::restore::{
     LatestState, Reconciled, clear_mark, mark, mark_nodes, marked, reconcile_address,
     reconcile_blocks,
@@ -17,20 +16,20 @@ use cni::NetworkName;
 use serde::Serialize;
 
 use crate::arguments::ReconcileArguments;
-use crate::node::Node;
+use crate::context::Context;
 use crate::output::{Output, warn};
-use crate::shared_pools::{SharedCluster, failed};
-use living::{Living, LivingAddresses};
+use crate::shared_pools::{SharedCluster, failed, outcome};
+use living::{Living, living};
 use same_cluster::SameCluster;
 
-/// Longest time in which calls that run are waited for, on this node and on others.
+/// Longest wait for running calls, on this node and on others.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Pause after which a conflict is looked at again.
+/// Pause before a conflict is tested again.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// An address or a block that lives on this node. The keys are documented, and don't change
-/// their meaning.
+/// An address or a block that this node uses. The keys are documented, and don't change their
+/// meaning.
 #[derive(Debug, Serialize)]
 struct Row {
     /// The address, or the block.
@@ -38,27 +37,24 @@ struct Row {
     pool: String,
     /// The container, the interface and the network; `null` for a block.
     holder: Option<String>,
-    /// `held`: the engine has it so; `claimed`: the engine has it again; `conflict`.
+    /// `held`: the engine still had it; `claimed`: the engine has it again; `conflict`.
     outcome: &'static str,
-    /// Of a conflict: what the engine has.
+    /// In a conflict, the holder in the engine.
     other: Option<String>,
 }
 
-pub(crate) fn run(
-    arguments: &ReconcileArguments,
-    node: impl FnOnce() -> Node,
-    output: Output,
-) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &ReconcileArguments, context: &Context<'_>) -> Result<bool> {
     if arguments.begin {
-        let cluster = SharedCluster::chosen(&arguments.cluster, node)?;
-        return begin(&cluster, &mut *cluster.engine(), &arguments.nodes, output);
+        let cluster = SharedCluster::chosen(&arguments.cluster, context)?;
+        begin(&cluster, &arguments.nodes, context.output)?;
+        return Ok(false);
     }
     ensure!(
         arguments.cluster.kubeconfig.is_none(),
-        "--kubeconfig is for --begin: a node says by itself what lives there, with its own kubeconfig"
+        "--kubeconfig is for --begin: without it, run this on each node, with the node's own kubeconfig"
     );
-    let node = &node();
-    let network = arguments.cluster.named.network.as_deref();
+    let node = &context.node();
+    let network = arguments.cluster.network.as_deref();
     let cluster = SharedCluster::one(&node.networks, network)?;
     let engine = &mut *cluster.engine();
     let this_node = cluster.node();
@@ -73,24 +69,25 @@ pub(crate) fn run(
     }
     let moment = engine.moment().context("no cluster ID is answered")?;
     let until = Instant::now() + PATIENCE;
-    let mut same_cluster = SameCluster::new(&cluster, moment.cluster);
-    let living = LivingAddresses::read(node, &mut same_cluster, until);
+    let mut same_cluster = SameCluster::new(&cluster, moment.cluster, context.environment);
+    let (living, unread) = living(node, &mut same_cluster, until);
     let identity = &mut Identity::of(this_node, &node.environment, engine).map_err(failed)?;
-    let rows = claim(engine, identity, this_node, &living.addresses, until)?;
-    output.print(&rows, || lines(&rows, engine.name()))?;
-    living.problems.iter().for_each(warn);
+    let rows = claim(engine, identity, this_node, &living, until)?;
+    let lines = || lines(&rows, engine.name());
+    context.output.print(&rows, lines)?;
+    unread.iter().for_each(warn);
     // A conflist that can't be read may name a folder of further records.
-    let problems = living.problems.len() + node.problems.len();
+    let problems = unread.len() + node.problems.len();
     ensure!(
         problems == 0,
-        "it isn't known what all attachments hold: {problems} records, folders or conflists can't be used now; node {name} has not said everything"
+        "the addresses of some attachments are unknown: {problems} records, folders or conflists can't be used now; node {name} stays marked"
     );
     let conflicts = rows.iter().filter(|row| row.is_conflict()).count();
     if conflicts > 0 {
         warn(format!(
             "{conflicts} conflicts: end one of the two containers of each (here: ipamctl release; there: the same, or ipamctl node-forget for a node that is gone), then run this again"
         ));
-        return Ok(ExitCode::from(1));
+        return Ok(true);
     }
     if let Some(own_mark) = own_mark {
         ensure!(
@@ -106,11 +103,11 @@ pub(crate) fn run(
             rest.join(", ")
         ));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(false)
 }
 
-/// Claims all that lives on the node again. Until then, conflicts are looked at again: another
-/// node's ADD may have created what it takes back when it finds the marks.
+/// Claims all addresses and blocks of the node again. Until `until`, conflicts are tested again:
+/// another node's ADD may have made a claim that it takes back when it finds the marks.
 fn claim(
     engine: &mut dyn Engine,
     identity: &mut Identity<'_>,
@@ -122,14 +119,9 @@ fn claim(
     while rows.iter().any(Row::is_conflict) && Instant::now() < until {
         sleep(PAUSE);
         let mut again = claim_once(engine, identity, node, living)?;
-        let looked_at = rows.into_iter().filter_map(|row| match row.is_conflict() {
-            true => {
-                let index = again.iter().position(|now| now.is_same(&row))?;
-                Some(again.swap_remove(index))
-            }
-            false => Some(row),
-        });
-        rows = looked_at.collect();
+        again.retain(|now| rows.iter().any(|row| row.is_conflict() && row.is_same(now)));
+        rows.retain(|row| !row.is_conflict());
+        rows.extend(again);
     }
     Ok(rows)
 }
@@ -143,44 +135,38 @@ fn claim_once(
     let blocks = reconcile_blocks(engine, identity, node).map_err(failed)?;
     let blocks = blocks.into_iter();
     let mut rows: Vec<Row> = blocks
-        .map(|(pool, cidr, state)| Row::new(format!("block {cidr}"), &pool, None, state))
+        .map(|(pool, cidr, state)| Row::new(format!("block {cidr}"), pool, None, state))
         .collect();
     for Living { held, record } in living {
         let lives = || record.try_exists().unwrap_or(true);
         let state = reconcile_address(engine, identity, held, lives).map_err(failed)?;
-        if let Some(state) = state {
+        rows.extend(state.map(|state| {
             let holder = format!("{} of network {}", held.attachment, held.network);
-            let (what, pool) = (held.ip.to_string(), held.pool.as_str());
-            rows.push(Row::new(what, pool, Some(holder), state));
-        }
+            let (what, pool) = (held.ip.to_string(), held.pool.to_string());
+            Row::new(what, pool, Some(holder), state)
+        }));
     }
     Ok(rows)
 }
 
-/// `--begin`: marks all nodes, so that nothing new is given before each has said what lives
-/// there.
-fn begin(
-    cluster: &SharedCluster,
-    engine: &mut dyn Engine,
-    named: &[String],
-    output: Output,
-) -> Result<ExitCode> {
+/// `--begin`: marks all nodes. Nothing new is given before each of them has claimed its own again.
+fn begin(cluster: &SharedCluster, named: &[String], output: Output) -> Result<()> {
     for name in named {
         let is_valid = name.parse::<NetworkName>().is_ok();
         ensure!(is_valid, "{name:?} can't name a node");
     }
-    let nodes = mark_nodes(engine, named)?;
+    let nodes = mark_nodes(&mut *cluster.engine(), named)?;
     ensure!(
         !nodes.is_empty(),
         "{} knows no node: name all of them, ipamctl reconcile --begin NODE…",
         cluster.path().display()
     );
-    output.print(&nodes, || {
+    let lines = || {
         let text = "nothing new is given before each of these nodes has run ipamctl reconcile:";
         let lines = [text].into_iter().chain(nodes.iter().map(String::as_str));
         lines.collect::<Vec<_>>()
-    })?;
-    Ok(ExitCode::SUCCESS)
+    };
+    Ok(output.print(&nodes, lines)?)
 }
 
 /// The lines for people; `engine` is the engine's name.
@@ -195,15 +181,11 @@ fn lines(rows: &[Row], engine: &str) -> Vec<String> {
 }
 
 impl Row {
-    fn new(what: String, pool: &str, holder: Option<String>, state: Reconciled) -> Self {
-        let (outcome, other) = match state {
-            Reconciled::Held => ("held", None),
-            Reconciled::Claimed => ("claimed", None),
-            Reconciled::Conflict(other) => ("conflict", Some(other)),
-        };
+    fn new(what: String, pool: String, holder: Option<String>, state: Reconciled) -> Self {
+        let (outcome, other) = outcome(state);
         Self {
             what,
-            pool: pool.to_owned(),
+            pool,
             holder,
             outcome,
             other,
@@ -214,7 +196,7 @@ impl Row {
         self.other.is_some()
     }
 
-    /// True if both are of the same address, or of the same block.
+    /// True if both have the same address or block.
     fn is_same(&self, other: &Self) -> bool {
         (&self.what, &self.pool, &self.holder) == (&other.what, &other.pool, &other.holder)
     }

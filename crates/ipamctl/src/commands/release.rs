@@ -1,22 +1,22 @@
 //! `ipamctl release`: releases one attachment, or the file of one reservation.
 
 use std::net::IpAddr;
-use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use chain::{Released, WhenBusy};
 use serde::Serialize;
 
 use crate::arguments::ReleaseArguments;
 use crate::arguments::target::Target;
+use crate::context::Context;
 use crate::node::{
-    Extent, HeldAddress, Inventory, NetworkAttachment, Node, attachments, held_addresses,
+    Extent, HeldAddress, Inventory, NetworkAttachment, attachments, held_addresses,
     select_to_release,
 };
-use crate::output::{Output, joined};
+use crate::output::joined;
 use crate::release::releaser::Releaser;
 
-/// What was released. The keys are documented, and don't change their meaning.
+/// A released attachment. The keys are documented, and don't change their meaning.
 #[derive(Debug, Serialize)]
 struct Row<'a> {
     network: Option<&'a str>,
@@ -28,7 +28,8 @@ struct Row<'a> {
     by: &'static str,
 }
 
-pub(crate) fn run(arguments: &ReleaseArguments, node: &Node, output: Output) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &ReleaseArguments, context: &Context<'_>) -> Result<bool> {
+    let node = &context.node();
     let target = arguments.target().map_err(anyhow::Error::msg)?;
     let releaser = Releaser::new(node, WhenBusy::Wait, arguments.timeout)?;
     let inventory = Inventory::read(node, Extent::All);
@@ -36,26 +37,26 @@ pub(crate) fn run(arguments: &ReleaseArguments, node: &Node, output: Output) -> 
     let (files, all);
     let released: Vec<Result<Row<'_>>> = if arguments.file_only {
         files = self::files(addresses, &target)?;
-        files
-            .iter()
-            .map(|held| release_file(&releaser, held))
-            .collect()
+        let files = files.iter();
+        files.map(|held| release_file(&releaser, held)).collect()
     } else {
         all = attachments(addresses);
         let found = select_to_release(&all, &target).map_err(anyhow::Error::msg)?;
-        found
-            .into_iter()
-            .map(|one| release(&releaser, one))
-            .collect()
+        let found = found.into_iter();
+        found.map(|one| release(&releaser, one)).collect()
     };
-    // What was released is printed, whatever failed beside it.
-    let (rows, failed): (Vec<_>, Vec<_>) = released.into_iter().partition(Result::is_ok);
-    let rows: Vec<Row<'_>> = rows.into_iter().flatten().collect();
-    output.print(&rows, || rows.iter().map(Row::text).collect())?;
-    let failed = failed.into_iter().filter_map(Result::err);
-    let failed = joined(failed.map(|error| format!("{error:#}")), "; ");
-    ensure!(failed.is_empty(), "{failed}");
-    Ok(ExitCode::SUCCESS)
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
+    for released in released {
+        match released {
+            Ok(row) => rows.push(row),
+            Err(error) => failed.push(format!("{error:#}")),
+        }
+    }
+    // Also if another release has failed.
+    let lines = || rows.iter().map(Row::text).collect();
+    context.output.print(&rows, lines)?;
+    ensure!(failed.is_empty(), "{}", failed.join("; "));
+    Ok(false)
 }
 
 fn release<'a>(releaser: &Releaser<'_>, attachment: &NetworkAttachment<'a>) -> Result<Row<'a>> {
@@ -96,12 +97,9 @@ fn files<'a>(addresses: Vec<HeldAddress<'a>>, target: &Target) -> Result<Vec<Hel
     let found = select_to_release(&all, target).map_err(anyhow::Error::msg)?;
     let ip = target.ip();
     let ip = ip.filter(|ip| found.iter().any(|attachment| attachment.holds(*ip)));
-    let files: Vec<HeldAddress<'a>> = found
-        .iter()
-        .flat_map(|attachment| &attachment.addresses)
-        .filter(|held| held.directory.is_some() && (ip.is_none() || held.ip == ip))
-        .cloned()
-        .collect();
+    let files = found.iter().flat_map(|attachment| &attachment.addresses);
+    let files = files.filter(|held| held.directory.is_some() && (ip.is_none() || held.ip == ip));
+    let files: Vec<HeldAddress<'a>> = files.cloned().collect();
     ensure!(!files.is_empty(), "there is no file of such a reservation");
     if let (Some(ip), [_, _, ..]) = (ip, &files[..]) {
         let files = files.iter().filter_map(HeldAddress::file);
@@ -111,15 +109,13 @@ fn files<'a>(addresses: Vec<HeldAddress<'a>>, target: &Target) -> Result<Vec<Hel
     Ok(files)
 }
 
-/// The one file of an address whose holder is unknown.
+/// The only file of an address with an unknown holder.
 fn unknown_holder<'a, 'b>(
     addresses: &'b [HeldAddress<'a>],
     target: &Target,
 ) -> Option<&'b HeldAddress<'a>> {
     let ip = target.ip()?;
-    let names = [&target.network, &target.network_or_pool]
-        .into_iter()
-        .flatten();
+    let names = target.network.iter().chain(&target.network_or_pool);
     let mut files = addresses.iter().filter(|held| {
         held.ip == Some(ip)
             && held.directory.is_some()
@@ -133,8 +129,8 @@ impl Row<'_> {
     fn text(&self) -> String {
         let by = match self.by {
             "record" => "through the chain of its record",
-            "conflist" => "through the chain of today's conflist",
-            _ => "by its file alone",
+            "conflist" => "through the chain of the current conflist",
+            _ => "by its file only",
         };
         let addresses = match self.addresses[..] {
             [] => "what it held".to_owned(),

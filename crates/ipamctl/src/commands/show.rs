@@ -3,7 +3,6 @@
 mod chain_drawing;
 
 use std::net::IpAddr;
-use std::process::ExitCode;
 use std::time::SystemTime;
 
 use anyhow::Result;
@@ -13,6 +12,7 @@ use serde_json::value::RawValue;
 use state_files::Boot;
 
 use crate::arguments::target::Target;
+use crate::context::Context;
 use crate::leaks::netns::Namespace;
 use crate::node::{
     Extent, HeldState, Inventory, Names, NetworkAttachment, Node, attachments, held_addresses,
@@ -58,7 +58,8 @@ struct ShownAddress<'a> {
     file: Option<String>,
 }
 
-pub(crate) fn run(words: &[String], node: &Node, output: Output) -> Result<ExitCode> {
+pub(crate) fn run(words: &[String], context: &Context<'_>) -> Result<bool> {
+    let (node, output) = (&context.node(), context.output);
     let target = Target::read(words).map_err(anyhow::Error::msg)?;
     let inventory = Inventory::read(node, Extent::All);
     let all = attachments(held_addresses(&inventory));

@@ -1,4 +1,4 @@
-//! The list of the containers that a runtime knows.
+//! The list of a runtime's containers.
 
 use std::collections::HashSet;
 use std::fs;
@@ -12,16 +12,16 @@ use cni::ContainerId;
 use crate::arguments::ListArguments;
 use crate::node::{NetworkAttachment, after_namespace, is_generated};
 
-/// Fewest characters of an entry that is taken for the beginning of an ID.
+/// Fewest characters of an entry that counts as the beginning of an ID.
 const SHORTEST: usize = 4;
 
 /// Container IDs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ContainerList {
     ids: HashSet<String>,
-    /// True if the list may have no container of this node's networks.
+    /// True if a list without any container of this node's networks is accepted.
     none_valid: bool,
-    /// A time before which the list was not made.
+    /// The list isn't older than this.
     made: SystemTime,
 }
 
@@ -37,7 +37,7 @@ impl ContainerList {
         let Some(file) = &arguments.valid else {
             return Ok(None);
         };
-        // The command at the other end of a pipe was started with this one.
+        // The command at the other end of a pipe was started at the same time.
         let now = SystemTime::now();
         let (text, made) = if file == Path::new("-") {
             let mut text = String::new();
@@ -69,7 +69,7 @@ impl ContainerList {
         }
         ensure!(
             !ids.is_empty() || none_valid,
-            "the list of valid containers is empty; if there is no container, say so with --none-valid"
+            "the list of valid containers is empty; if there is no container, use --none-valid"
         );
         Ok(Self {
             ids,
@@ -78,7 +78,7 @@ impl ContainerList {
         })
     }
 
-    /// A time before which the list was not made.
+    /// The list isn't older than this.
     pub(crate) fn made(&self) -> SystemTime {
         self.made
     }
@@ -88,15 +88,14 @@ impl ContainerList {
         self.ids.contains(container)
     }
 
-    /// Refuses a list of shortened or foreign IDs, by which every container would count as
-    /// gone.
+    /// Refuses a list of shortened or foreign IDs, with which every container would count as gone.
     ///
     /// # Errors
     ///
     /// An entry that is part of an ID which holds an address; a list of names, unless one
     /// holds an address, or `none_valid`.
     pub(crate) fn refuse_wrong_ids(&self, attachments: &[NetworkAttachment<'_>]) -> Result<()> {
-        // The daemon for Docker chooses the IDs of its attachments, which no list has.
+        // No list has the IDs of Docker's attachments: the daemon chooses them.
         let listable = attachments.iter().filter(|of| of.docker().is_none());
         self.refuse_for(&listable.map(|of| of.container).collect::<Vec<_>>())
     }
@@ -118,13 +117,13 @@ impl ContainerList {
         ensure!(
             self.none_valid || !is_foreign,
             "none of the {} entries in the list of valid containers holds an address here, and \
-             none is an ID of a runtime: does it have names? If it is right, say --none-valid",
+             none is an ID of a runtime: does it have names? If it is right, use --none-valid",
             self.ids.len()
         );
         Ok(())
     }
 
-    /// The entry that is a part of this ID, or the same in another case.
+    /// The entry that is a part of this ID, or differs from it only in case.
     fn part_of(&self, holder: &str) -> Option<String> {
         if !is_generated(holder) {
             return None;

@@ -1,4 +1,4 @@
-//! Evidence that nobody will release an attachment.
+//! Evidence that an attachment is leaked.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,7 +18,7 @@ pub(crate) struct Evidence {
     pub(crate) text: String,
 }
 
-/// The key of a piece of evidence that doesn't say whether the attachment is leaked.
+/// The key of evidence that proves nothing.
 const UNKNOWN: &str = "unknown";
 
 impl Evidence {
@@ -33,20 +33,20 @@ impl Evidence {
     }
 }
 
-/// True if there is a piece of evidence that says that the attachment is leaked.
+/// True if a piece of evidence proves that the attachment is leaked.
 pub(crate) fn is_proven(evidence: &[Evidence]) -> bool {
     evidence.iter().any(|evidence| evidence.key != UNKNOWN)
 }
 
 /// Judges attachments.
 pub(crate) struct Judge<'a> {
-    /// The containers that there are, if a list was given.
+    /// The list of the runtime's containers, if there is one.
     pub(crate) valid: Option<&'a ContainerList>,
-    /// Age from which an ADD or a DEL that hasn't ended is evidence.
+    /// Minimum age of an attachment, or of an unfinished ADD or DEL, for evidence.
     pub(crate) older_than: Duration,
     /// The time that ages are compared with.
     as_of: SystemTime,
-    /// `None` if the boot's ID can't be read.
+    /// `None` if the boot ID can't be read.
     boot: Option<Boot>,
 }
 
@@ -66,12 +66,11 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The evidence against an attachment; none if its container is valid, or nothing
-    /// speaks against it.
+    /// The evidence that an attachment is leaked; empty if its container is valid.
     pub(crate) fn evidence(&self, attachment: &NetworkAttachment<'_>) -> Vec<Evidence> {
         let changed = attachment.last_change();
         let is_unchanged = changed.is_some_and(|time| self.is_old(time));
-        // Docker knows: its namespaces say nothing, and it is in no list.
+        // Only Docker's answer counts: no list has its containers, and the namespaces aren't theirs.
         if let Some(holder) = attachment.docker() {
             let evidence = match &holder.standing {
                 Standing::Unknown(reason) => Evidence::unknown(reason),
@@ -88,11 +87,11 @@ impl<'a> Judge<'a> {
         }
         let mut found = Vec::new();
         let is_listed = self.valid.map(|list| list.contains(attachment.container));
-        // A container that is being made just now is in no list yet.
+        // No list has a container that is just being created.
         if is_listed == Some(false) && is_unchanged && !is_of_a_build(attachment.container) {
             found.push(Evidence::new("not-valid", "not among the valid containers"));
         }
-        // A valid container may have been started again, with another namespace.
+        // A valid container may have been restarted with another namespace.
         let namespace = self.namespace(attachment);
         found.extend(match namespace.filter(|_| is_listed != Some(true)) {
             None | Some(Namespace::There) => None,
@@ -129,7 +128,7 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// True if this is as long ago as `older_than`. A time in the future is not.
+    /// True for a time that is at least `older_than` ago.
     pub(crate) fn is_old(&self, time: SystemTime) -> bool {
         let age = self.as_of.duration_since(time);
         age.is_ok_and(|age| age >= self.older_than)

@@ -1,4 +1,4 @@
-//! Tells whether a recorded network namespace is still there: yes, no, or unknown.
+//! Existence of a recorded network namespace: yes, no, or unknown.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -8,28 +8,27 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use chain::record::AttachmentRecord;
 use state_files::{Boot, is_namespace};
 
-/// Folders of network namespaces. Nothing else is looked at: another file system may not
-/// answer.
+/// Folders of network namespaces. Other paths aren't looked up: their file system may hang.
 const NAMESPACES: [&str; 3] = ["/run/", "/var/run/", "/proc/"];
 
-/// Ticks of a second in `/proc/PID/stat`: `USER_HZ`, the same on each Linux that we build for.
+/// Ticks per second in `/proc/PID/stat`: `USER_HZ`, the same on all supported platforms.
 const TICKS: u64 = 100;
 
 /// State of the network namespace of an ADD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Namespace {
-    /// There is a network namespace at the recorded path.
+    /// The recorded path is a network namespace.
     There,
-    /// There is nothing at the recorded path.
+    /// The recorded path doesn't exist.
     Missing,
     /// The ADD was before this boot, which ended every namespace.
     BeforeBoot,
-    /// None of these is certain, for this reason.
+    /// Unknown, for this reason.
     Unknown(String),
 }
 
 impl Namespace {
-    /// The namespace of a recorded ADD. Without a boot, its ID can't be read.
+    /// The namespace of a recorded ADD. `boot` is `None` if the boot ID can't be read.
     pub(crate) fn of(content: &AttachmentRecord, boot: Option<&Boot>) -> Self {
         if let (Some(then), Some(now)) = (&content.boot, boot)
             && then != now.id()
@@ -62,7 +61,7 @@ impl Namespace {
                 )),
                 Some(Err(reason)) => Self::Unknown(format!("netns {path}: {reason}")),
             },
-            // A namespace may be mounted on it where the runtime sees it.
+            // In the runtime's mount namespace, a network namespace may be mounted on it.
             Ok(false) => Self::Unknown(format!("netns {path} is no namespace here")),
             Err(error) => match error.kind() {
                 ErrorKind::NotFound | ErrorKind::NotADirectory if pid.is_some() => Self::Missing,
@@ -73,8 +72,8 @@ impl Namespace {
     }
 }
 
-/// Nothing is at this path. If its folder, such as `/run/netns`, isn't there either, this may be
-/// another mount namespace than the runtime's, such as a container's.
+/// The state of a missing path: unknown if its folder, such as `/run/netns`, is missing, too. Then
+/// this process may be in another mount namespace than the runtime.
 fn missing_in_its_folder(path: &str) -> Namespace {
     let folder = Path::new(path).parent().unwrap_or(Path::new("/"));
     match fs::metadata(folder) {
@@ -94,7 +93,7 @@ fn is_own_proc() -> bool {
     own.is_ok_and(|target| target.to_str() == Some(&std::process::id().to_string()))
 }
 
-/// The time at which a process began, by the clock of now, rounded down to a second.
+/// Start time of a process by the present clock, rounded down to a second.
 fn start_of(pid: u32, boot: Option<&Boot>) -> Result<SystemTime, String> {
     let boot = boot.and_then(|boot| u64::try_from(boot.start().ok()?).ok());
     let boot = boot.ok_or("the start of this boot can't be read")?;

@@ -1,24 +1,30 @@
-//! Tells whether a process holds the lock of an attachment, and which one.
+//! The lock of an attachment, and the processes that hold it.
 
 use std::fs::File;
 use std::path::Path;
 
+use serde::Serialize;
+
 use crate::node::NetworkAttachment;
 
 /// The lock of an attachment's record.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The keys are documented.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Lock {
-    /// True if a process holds it; `None` if it can't be asked for.
+    /// True if a process holds it; `None` if that is unknown.
+    #[serde(rename = "locked")]
     pub(crate) is_held: Option<bool>,
-    /// The processes that hold it: a call, or a process that a call has started and left. Empty
-    /// if they can't be seen from here.
+    /// The processes that hold it: a call, or a process that a call has left behind. Empty if they
+    /// are in another PID namespace.
+    #[serde(rename = "lockedBy")]
     pub(crate) holders: Vec<String>,
     /// The reason not to release the attachment; `None` if the lock is free.
+    #[serde(skip)]
     pub(crate) reason: Option<String>,
 }
 
 impl Lock {
-    /// The lock of this attachment; one without a record has none.
+    /// The lock of this attachment; without a record, a free one.
     pub(crate) fn of(attachment: &NetworkAttachment<'_>) -> Self {
         let file = attachment.record.map(|record| record.file.as_path());
         let is_held = file.map_or(Ok(false), chain::record::is_locked);

@@ -14,16 +14,15 @@ use crate::node::held_address::HeldAddress;
 use crate::node::names::Names;
 use crate::output::joined;
 
-/// A container's interface on a network; or one address of a container as a whole, which an old
-/// host-local has reserved without an interface. The keys are documented, and don't change their
-/// meaning.
+/// A container's interface on a network; or one address that an old host-local has reserved for a
+/// container without an interface. The keys are documented, and don't change their meaning.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct NetworkAttachment<'a> {
     pub(crate) network: &'a str,
     #[serde(rename = "containerID")]
     pub(crate) container: &'a str,
     pub(crate) ifname: Option<&'a str>,
-    /// Its addresses, at least one; a record without any is one without an address.
+    /// Its addresses, at least one entry; that of a record without addresses has no address.
     #[serde(serialize_with = "ips")]
     pub(crate) addresses: Vec<HeldAddress<'a>>,
     #[serde(skip)]
@@ -41,7 +40,7 @@ pub(crate) fn attachments(addresses: Vec<HeldAddress<'_>>) -> Vec<NetworkAttachm
         let (Some(network), Some(container)) = (address.network, address.container) else {
             continue;
         };
-        // Without an interface, nothing says which attachment an address belongs to.
+        // Without an interface, the attachment of an address is unknown.
         let directory = address.directory.map(|directory| directory.path.as_path());
         let single = address.ifname.is_none().then_some((address.ip, directory));
         let key = (network, container, address.ifname, single);
@@ -65,14 +64,12 @@ impl NetworkAttachment<'_> {
     /// The reason, if the reservation names no interface, or has an invalid name.
     pub(crate) fn attachment(&self) -> Result<Attachment, String> {
         let ifname = self.ifname.ok_or("its reservation names no interface")?;
+        let wrong = |text: &str, what: &str, error| format!("{text:?} is not {what}: {error}");
+        let id = self.container.parse();
+        let parsed = ifname.parse();
         Ok(Attachment {
-            container_id: self
-                .container
-                .parse()
-                .map_err(|e| format!("{:?} is not a container ID: {e}", self.container))?,
-            ifname: ifname
-                .parse()
-                .map_err(|e| format!("{ifname:?} is not an interface name: {e}"))?,
+            container_id: id.map_err(|error| wrong(self.container, "a container ID", error))?,
+            ifname: parsed.map_err(|error| wrong(ifname, "an interface name", error))?,
         })
     }
 
@@ -88,40 +85,34 @@ impl NetworkAttachment<'_> {
 
     /// True if a cluster keeps its addresses.
     pub(crate) fn is_shared(&self) -> bool {
-        let mut directories = self
-            .addresses
-            .iter()
-            .filter_map(|address| address.directory);
-        directories.any(|directory| directory.shared_by.is_some())
+        let mut directories = self.addresses.iter().filter_map(|held| held.directory);
+        directories.any(|directory| directory.cluster.is_some())
     }
 
-    /// The addresses in one text; `-` if there are none.
-    pub(crate) fn ips_text(&self) -> String {
-        let text = joined(self.ips(), ", ");
-        if text.is_empty() {
-            "-".to_owned()
-        } else {
-            text
+    /// The addresses in one text; `none` if there are none.
+    pub(crate) fn ips_text(&self, none: &str) -> String {
+        match joined(self.ips(), ", ") {
+            text if text.is_empty() => none.to_owned(),
+            text => text,
         }
     }
 
-    /// What Docker says of it, if it was made for Docker.
+    /// Docker's answer about it, if it is an attachment of Docker.
     pub(crate) fn docker(&self) -> Option<&docker::Holder> {
-        // One address that Docker has is enough.
+        // Docker needs to have only one of the addresses.
         let holders = self
             .addresses
             .iter()
-            .filter_map(|address| address.docker.as_ref());
+            .filter_map(|held| held.docker.as_ref());
         holders.min_by_key(|holder| holder.is_lost())
     }
 
-    /// The content of its record, if there is one that can be used.
+    /// The content of its record, if it has a usable one.
     pub(crate) fn content(&self) -> Option<&AttachmentRecord> {
         self.record?.content.as_ref().ok()
     }
 
-    /// The time of the last ADD, DEL or reservation. `None` if one of these times can't be
-    /// read.
+    /// The time of the last ADD, DEL or reservation; `None` if one of these times is unknown.
     pub(crate) fn last_change(&self) -> Option<SystemTime> {
         let reservations = self.addresses.iter().map(|address| address.since);
         let record = self.record.map(|record| record.changed);
@@ -139,15 +130,13 @@ impl NetworkAttachment<'_> {
 /// `8f3e… eth0 on mynet`.
 impl fmt::Display for NetworkAttachment<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (container, network) = (self.container, self.network);
         match self.ifname {
-            Some(ifname) => write!(f, "{} {ifname} on {}", self.container, self.network),
-            None => write!(
-                f,
-                "{} (any interface) on {} ({})",
-                self.container,
-                self.network,
-                self.ips_text()
-            ),
+            Some(ifname) => write!(f, "{container} {ifname} on {network}"),
+            None => {
+                let ips = self.ips_text("-");
+                write!(f, "{container} (any interface) on {network} ({ips})")
+            }
         }
     }
 }

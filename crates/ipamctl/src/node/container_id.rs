@@ -1,26 +1,25 @@
-//! Container IDs as runtimes make them.
+//! The forms of runtimes' container IDs.
 
-/// Digits of an ID that podman, containerd and CRI-O make.
+/// Number of digits in an ID of podman, containerd or CRI-O.
 const DIGITS: usize = 64;
 
-/// Start of the IDs of build steps: buildah, and `podman build`, give each step an attachment
-/// under a name that no list of containers has.
+/// Prefix of the IDs of build steps. buildah and `podman build` make an attachment for each step,
+/// with an ID that no list of containers has.
 const OF_BUILDS: &str = "buildah-";
 
-/// True for an ID that a program has generated: 64 hexadecimal digits, a UUID, or either of
-/// them behind `NAMESPACE-`. No two of these are the beginning of each other by accident, as
-/// `web-1` and `web-10` are.
+/// True for a generated ID: 64 hexadecimal digits, a UUID, or either of them after `NAMESPACE-`.
+/// None of these is the beginning of another by accident, as `web-1` is of `web-10`.
 pub(crate) fn is_generated(id: &str) -> bool {
     let is_one = |id: &str| is_digits(id, DIGITS) || is_uuid(id);
     is_one(id) || after_namespace(id).any(is_one)
 }
 
-/// The parts behind each hyphen: containerd's `NAMESPACE-ID`.
+/// The part after each hyphen, for containerd's `NAMESPACE-ID`.
 pub(crate) fn after_namespace(id: &str) -> impl Iterator<Item = &str> {
     id.match_indices('-').map(|(at, _)| &id[at + 1..])
 }
 
-/// True for the attachment of a build's step.
+/// True for the attachment of a build step.
 pub(crate) fn is_of_a_build(id: &str) -> bool {
     id.starts_with(OF_BUILDS)
 }

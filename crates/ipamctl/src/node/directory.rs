@@ -3,32 +3,30 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::rc::Rc;
 
-use cluster::ConfiguredCluster;
 use cni::NetworkName;
 use reservations::State;
 use reservations::view::ListedAddress;
+
+use crate::shared_pools::SharedCluster;
 
 /// A directory of reservations.
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) path: PathBuf,
-    /// The networks of a cluster's pool: other nodes' addresses are taken and not listed. `None`
-    /// for a directory of this node.
-    pub(crate) shared_by: Option<Vec<NetworkName>>,
-    /// The cluster of a cluster's pool.
-    pub(crate) cluster: Option<Rc<dyn ConfiguredCluster>>,
-    /// The network or the named pool.
+    /// The cluster of a cluster's pool, in which other nodes' addresses are taken and not listed.
+    /// `None` for a directory of this node.
+    pub(crate) cluster: Option<SharedCluster>,
+    /// Name of the network or of the named pool.
     pub(crate) name: NetworkName,
-    /// The addresses that can't be given to another, lowest first.
+    /// The addresses that aren't free, lowest first.
     pub(crate) taken: Vec<IpAddr>,
     /// Its addresses, lowest first; empty if only `taken` was read.
     pub(crate) listed: Vec<ListedAddress>,
 }
 
 impl Directory {
-    /// A directory of this node whose files were all read.
+    /// A directory of this node, by the content of its files.
     pub(crate) fn of_files(path: PathBuf, name: NetworkName, listed: Vec<ListedAddress>) -> Self {
         // Only a torn file is free.
         let taken = listed.iter().filter(|address| address.state != State::Torn);
@@ -39,11 +37,10 @@ impl Directory {
         }
     }
 
-    /// A directory of this node whose files were only counted.
+    /// A directory of this node, by the names of its files.
     pub(crate) fn of_taken(path: PathBuf, name: NetworkName, taken: Vec<IpAddr>) -> Self {
         Self {
             path,
-            shared_by: None,
             cluster: None,
             name,
             taken,
@@ -54,15 +51,18 @@ impl Directory {
     /// Path of an address: its file, or its name in the engine.
     pub(crate) fn path_of(&self, ip: IpAddr) -> PathBuf {
         match &self.cluster {
-            Some(cluster) => cluster.path_of_address(self.name.as_str(), ip).into(),
+            Some(cluster) => {
+                let path = cluster.configured.path_of_address(self.name.as_str(), ip);
+                path.into()
+            }
             None => self.path.join(ip.to_string()),
         }
     }
 
-    /// The networks that it has addresses of, and whether it belongs to a named pool.
+    /// The networks of its addresses, and whether it belongs to a named pool.
     pub(crate) fn networks(&self) -> (Vec<NetworkName>, bool) {
-        if let Some(networks) = &self.shared_by {
-            return (networks.clone(), true);
+        if let Some(cluster) = &self.cluster {
+            return (cluster.networks.clone(), true);
         }
         let listed = self.listed.iter();
         let mut networks: BTreeSet<NetworkName> = listed

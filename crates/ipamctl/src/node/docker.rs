@@ -1,17 +1,15 @@
-//! The attachments that `docker-ipam-delegated` has made for Docker on this node, and whether
-//! Docker still has each of them.
+//! The attachments of `docker-ipam-delegated` on this node, and whether Docker still has them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use docker_ipam_delegated::docker::engine::Engine;
 use docker_ipam_delegated::docker::judgement::{Held, Verdict, judge};
 use docker_ipam_delegated::state::attachment_id::is_attachment;
-use docker_ipam_delegated::state::view::Remembered;
+use docker_ipam_delegated::state::view::{Remembered, RememberedEndpoint};
 use ipam::IpNet;
 
-use crate::arguments::DockerPlaces;
 use crate::node::docker_memory::Memory;
 use crate::node::names::Names;
 
@@ -20,23 +18,23 @@ use crate::node::names::Names;
 pub(crate) struct Docker {
     /// The attachments in the daemon's memory, by the container ID that it has chosen.
     remembered: HashMap<String, RememberedAttachment>,
-    /// Docker's networks and containers, and their addresses, or the reason why they are
+    /// The addresses of Docker's networks and containers, and these, or the reason why they are
     /// unknown; `None` if Docker wasn't asked.
-    answer: Option<Result<(Engine, BTreeSet<IpAddr>), String>>,
-    /// The subnets that the daemon remembers, and Docker has no network of, by its whole
-    /// answer; none if Docker can't be asked.
+    answer: Option<Result<(BTreeSet<IpAddr>, Engine), String>>,
+    /// The subnets in the daemon's memory for which Docker has no network; empty if Docker
+    /// doesn't answer.
     pub(crate) lost_subnets: Vec<LostSubnet>,
 }
 
 /// An attachment in the daemon's memory.
 #[derive(Debug)]
 enum RememberedAttachment {
-    /// An address, and the subnet of its pool, as far as they are known.
-    Address(Option<IpNet>, Option<IpAddr>),
-    Endpoint(EndpointId),
+    /// The subnet of its pool, and its address if that is known.
+    Address(IpNet, Option<IpAddr>),
+    Endpoint(RememberedEndpoint),
 }
 
-/// A reference of the daemon's to a subnet that Docker has no network of.
+/// A reference in the daemon's memory to a subnet for which Docker has no network.
 #[derive(Clone, Debug)]
 pub(crate) struct LostSubnet {
     pub(crate) subnet: IpNet,
@@ -50,21 +48,14 @@ pub(crate) struct LostSubnet {
     pub(crate) reference: String,
 }
 
-/// An attachment that was made for Docker.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An attachment of Docker.
+#[derive(Clone, Debug)]
 pub(crate) struct Holder {
-    /// Docker's names of the network and the container, as far as Docker says them.
+    /// Docker's names of the network and the container, as far as they are known.
     pub(crate) names: Names,
     pub(crate) standing: Standing,
-    /// Docker's IDs, if it is an endpoint of the network driver.
-    pub(crate) endpoint: Option<EndpointId>,
-}
-
-/// Docker's IDs of an endpoint and its network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EndpointId {
-    pub(crate) network: String,
-    pub(crate) endpoint: String,
+    /// The endpoint of the network driver, if it is one.
+    pub(crate) endpoint: Option<RememberedEndpoint>,
 }
 
 /// Whether Docker has an attachment.
@@ -72,18 +63,18 @@ pub(crate) struct EndpointId {
 pub(crate) enum Standing {
     /// A container has it, or the network itself.
     InUse,
-    /// No container and no network of Docker's has it.
+    /// No container and no network of Docker has it.
     Lost,
     /// The daemon's memory doesn't have it, and Docker doesn't have its address.
     Forgotten,
-    /// It is unknown, for this reason.
+    /// Unknown, for this reason.
     Unknown(String),
 }
 
 impl Docker {
-    /// Compares what the daemon remembers with Docker's answer.
-    pub(crate) fn read(memory: &Memory, places: &DockerPlaces) -> Self {
-        let folder = places.docker_state_dir.display();
+    /// Compares the daemon's memory, in this state folder, with Docker's answer on this socket.
+    pub(crate) fn read(memory: &Memory, folder: &Path, socket: &Path) -> Self {
+        let folder = folder.display();
         let unknown = |reason| Self {
             answer: Some(Err(reason)),
             ..Self::default()
@@ -97,52 +88,57 @@ impl Docker {
             }
             Err(reason) => return unknown(format!("{folder}: {reason}")),
         };
-        let asked = Engine::ask(&places.docker_socket);
+        let asked = Engine::ask(socket).map_err(|error| format!("{error:#}"));
         let lost = asked.as_ref().map(|engine| lost_subnets(memory, engine));
         Self {
             remembered: by_container(memory),
             lost_subnets: lost.unwrap_or_default(),
-            answer: Some(match asked {
-                Ok(engine) => {
-                    let addresses = engine.addresses();
-                    Ok((engine, addresses))
-                }
-                Err(error) => Err(format!("{error:#}")),
-            }),
+            answer: Some(asked.map(|engine| (engine.addresses(), engine))),
         }
     }
 
-    /// What Docker says of the attachment of this container ID and address, if it was made for
-    /// Docker.
+    /// Docker's answer about the attachment with this container ID and address; `None` if it isn't
+    /// an attachment of Docker.
     pub(crate) fn holder(&self, container: &str, ip: Option<IpAddr>) -> Option<Holder> {
         let answer = self.answer.as_ref()?;
         let remembered = self.remembered.get(container);
         if remembered.is_none() && !is_attachment(container) {
             return None;
         }
-        let (engine, addresses) = match answer {
+        let mut holder = Holder {
+            names: Names::default(),
+            standing: Standing::Forgotten,
+            endpoint: None,
+        };
+        let (addresses, engine) = match answer {
             Ok(answer) => answer,
-            Err(reason) => return Some(Standing::Unknown(reason.clone()).into()),
+            Err(reason) => {
+                holder.standing = Standing::Unknown(reason.clone());
+                return Some(holder);
+            }
         };
         let held = match (remembered, &ip) {
-            (Some(RememberedAttachment::Endpoint(id)), _) => Held::Endpoint(&id.endpoint),
-            (Some(RememberedAttachment::Address(Some(subnet), Some(ip))), _) => {
+            (Some(RememberedAttachment::Endpoint(endpoint)), _) => {
+                holder.endpoint = Some(endpoint.clone());
+                Held::Endpoint(&endpoint.id)
+            }
+            (Some(RememberedAttachment::Address(subnet, Some(ip))), _) => {
                 Held::Address(*subnet, *ip)
             }
             (Some(RememberedAttachment::Address(_, ip)), _) => Held::Attachment(ip.as_slice()),
-            (None, Some(ip)) if !addresses.contains(ip) => {
-                return Some(Standing::Forgotten.into());
-            }
+            (None, Some(ip)) if !addresses.contains(ip) => return Some(holder),
             (None, ip) => Held::Attachment(ip.as_slice()),
         };
-        let endpoint = match remembered {
-            Some(RememberedAttachment::Endpoint(id)) => Some(id.clone()),
-            _ => None,
+        holder.standing = match judge(held, engine) {
+            Verdict::InUse(user) => {
+                let container = user.container.unwrap_or_default();
+                holder.names = Names::of_docker(&user.network, &container);
+                Standing::InUse
+            }
+            Verdict::Lost => Standing::Lost,
+            Verdict::Unknown(why) => Standing::Unknown(why.to_owned()),
         };
-        Some(Holder {
-            endpoint,
-            ..judge(held, engine).into()
-        })
+        Some(holder)
     }
 }
 
@@ -163,17 +159,11 @@ fn lost_subnets(memory: &Remembered, engine: &Engine) -> Vec<LostSubnet> {
 
 fn by_container(memory: &Remembered) -> HashMap<String, RememberedAttachment> {
     let addresses = memory.addresses.iter().map(|address| {
-        let pool = memory.pools.iter().find(|pool| pool.id == address.pool);
-        let subnet = pool.map(|pool| pool.subnet);
-        let held = RememberedAttachment::Address(subnet, address.ip);
+        let held = RememberedAttachment::Address(address.subnet, address.ip);
         (address.container_id.to_string(), held)
     });
     let endpoints = memory.endpoints.iter().map(|endpoint| {
-        let id = EndpointId {
-            network: endpoint.network.clone(),
-            endpoint: endpoint.id.clone(),
-        };
-        let held = RememberedAttachment::Endpoint(id);
+        let held = RememberedAttachment::Endpoint(endpoint.clone());
         (endpoint.container_id.clone(), held)
     });
     addresses.chain(endpoints).collect()
@@ -186,50 +176,19 @@ impl Holder {
     }
 }
 
-impl From<Standing> for Holder {
-    fn from(standing: Standing) -> Self {
-        Self {
-            names: Names::default(),
-            standing,
-            endpoint: None,
-        }
-    }
-}
-
-impl From<Verdict> for Holder {
-    fn from(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::InUse(user) => Self {
-                names: Names::of_docker(&user.network, &user.container.unwrap_or_default()),
-                ..Standing::InUse.into()
-            },
-            Verdict::Lost => Standing::Lost.into(),
-            Verdict::Unknown(why) => Standing::Unknown(why.to_owned()).into(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::docker_memory;
-    use std::path::Path;
 
     const OF_AN_ADDRESS: &str = "docker-18f0a1b2c3d4e5f6-0000002a";
 
-    fn places(state: &Path) -> DockerPlaces {
-        DockerPlaces {
-            docker_state_dir: state.to_owned(),
-            docker_socket: state.join("none.sock"),
-            docker_plugin: state.join("none.sock"),
-        }
+    fn read(memory: &Memory) -> Docker {
+        Docker::read(memory, Path::new("/nowhere"), Path::new("/none.sock"))
     }
 
     #[test]
     fn without_a_memory_nobody_can_say_whether_docker_has_an_attachment() {
-        let state = tempfile::tempdir().unwrap();
-        let places = places(state.path());
-        let docker = Docker::read(&docker_memory::read(&places), &places);
+        let docker = read(&Ok(None));
         let holder = docker.holder(OF_AN_ADDRESS, None).unwrap();
         assert!(!holder.is_lost());
         assert!(
@@ -240,11 +199,10 @@ mod tests {
 
     #[test]
     fn an_attachment_that_the_memory_lacks_is_not_lost_unless_docker_says_so() {
-        let places = places(Path::new("/nowhere"));
         let mut memory = Remembered::default();
         memory.problems.push(("file".into(), "damaged".to_owned()));
         for memory in [Remembered::default(), memory] {
-            let docker = Docker::read(&Ok(Some(memory)), &places);
+            let docker = read(&Ok(Some(memory)));
             let ip = Some("10.1.0.2".parse().unwrap());
             let holder = docker.holder(OF_AN_ADDRESS, ip).unwrap();
             assert!(
@@ -252,7 +210,7 @@ mod tests {
             );
         }
         let docker = Docker {
-            answer: Some(Ok((Engine::default(), BTreeSet::new()))),
+            answer: Some(Ok((BTreeSet::new(), Engine::default()))),
             ..Docker::default()
         };
         let standing = |ip| docker.holder(OF_AN_ADDRESS, ip).unwrap().standing;
@@ -268,11 +226,10 @@ mod tests {
             .addresses
             .push(docker_ipam_delegated::state::view::RememberedAddress {
                 container_id: OF_AN_ADDRESS.parse().unwrap(),
-                pool: "p".to_owned(),
+                subnet: "10.1.0.0/16".parse().unwrap(),
                 ip: None,
             });
-        let places = places(Path::new("/nowhere"));
-        let docker = Docker::read(&Ok(Some(memory)), &places);
+        let docker = read(&Ok(Some(memory)));
         let holder = docker.holder(OF_AN_ADDRESS, None).unwrap();
         assert!(matches!(&holder.standing, Standing::Unknown(why) if why.contains("none.sock")));
     }

@@ -1,42 +1,33 @@
-//! What `docker-ipam-delegated` remembers on this node.
+//! Networks in the memory of `docker-ipam-delegated` on this node.
 
-use conflist::{Conflist, Problem, readable};
-use docker_ipam_delegated::state::view::{Remembered, remembered};
+use std::path::Path;
 
-use crate::arguments::DockerPlaces;
+use conflist::{Conflist, Found, Problem};
+use docker_ipam_delegated::state::view::Remembered;
 
-/// The daemon's memory, `None` if there is none, or the reason why it can't be read.
+/// The daemon's memory: `None` if it doesn't exist, `Err` with the reason if it can't be read.
 pub(crate) type Memory = Result<Option<Remembered>, String>;
 
-/// Reads the memory.
-pub(crate) fn read(places: &DockerPlaces) -> Memory {
-    remembered(&places.docker_state_dir).map_err(|error| readable(&error))
-}
-
-/// Files and folders that can't be read.
-pub(crate) fn problems(memory: &Memory, places: &DockerPlaces) -> Vec<Problem> {
-    match memory {
-        Ok(None) => Vec::new(),
-        Ok(Some(memory)) => {
-            let problems = memory.problems.iter();
-            problems
-                .map(|(path, reason)| Problem::new(path, reason))
-                .collect()
+/// The configurations of Docker's networks that have no conflist, and the files and folders that
+/// can't be read. `folder` is the daemon's state folder.
+pub(crate) fn networks(memory: &Memory, folder: &Path) -> Found {
+    let mut found = Found::default();
+    let memory = match memory {
+        Ok(memory) => memory,
+        Err(reason) => {
+            found.problems.push(Problem::new(folder, reason));
+            return found;
         }
-        Err(reason) => vec![Problem::new(&places.docker_state_dir, reason)],
+    };
+    for (path, reason) in memory.iter().flat_map(|memory| &memory.problems) {
+        found.problems.push(Problem::new(path, reason));
     }
-}
-
-/// The configurations of Docker's networks that have no conflist.
-pub(crate) fn conflists(memory: &Memory, problems: &mut Vec<Problem>) -> Vec<Conflist> {
-    let pools = memory.iter().flatten().flat_map(|memory| &memory.pools);
-    let mut conflists = Vec::new();
-    for pool in pools {
+    for pool in memory.iter().flat_map(|memory| &memory.pools) {
         let Some(config) = &pool.config else { continue };
         match Conflist::parse(&pool.file, config.as_bytes()) {
-            Ok(conflist) => conflists.push(conflist),
-            Err(reason) => problems.push(Problem::new(&pool.file, reason)),
+            Ok(conflist) => found.conflists.push(conflist),
+            Err(reason) => found.problems.push(Problem::new(&pool.file, reason)),
         }
     }
-    conflists
+    found
 }

@@ -23,7 +23,7 @@ pub(crate) struct HeldAddress<'a> {
     /// The address; `None` for a record without any.
     #[serde(rename = "address")]
     pub(crate) ip: Option<IpAddr>,
-    /// The network; `None` if the file doesn't say it.
+    /// The network; `None` if the file doesn't name it.
     pub(crate) network: Option<&'a str>,
     /// The name of the pool, if it has one.
     pub(crate) pool: Option<&'a str>,
@@ -32,7 +32,7 @@ pub(crate) struct HeldAddress<'a> {
     #[serde(rename = "containerID")]
     pub(crate) container: Option<&'a str>,
     pub(crate) ifname: Option<&'a str>,
-    /// Time at which the file was written, or the ADD began.
+    /// Time of the file's last change, or of the start of the ADD.
     #[serde(serialize_with = "times::serialize")]
     pub(crate) since: Option<SystemTime>,
     pub(crate) state: HeldState,
@@ -43,7 +43,7 @@ pub(crate) struct HeldAddress<'a> {
     /// The directory of the reservation; `None` for an address that is kept elsewhere.
     #[serde(skip)]
     pub(crate) directory: Option<&'a Directory>,
-    /// What Docker says of the attachment, if it was made for Docker.
+    /// Docker's answer about the attachment, if it is one of Docker.
     #[serde(skip)]
     pub(crate) docker: Option<docker::Holder>,
 }
@@ -65,7 +65,7 @@ impl<'a> HeldAddress<'a> {
         record: Option<&'a ListedRecord>,
     ) -> Self {
         let network = listed.network.as_deref();
-        // A directory that isn't the network's is that of a named pool.
+        // A directory with another name than the network's belongs to a named pool.
         let name = Some(directory.name.as_str());
         let of_directory = name.filter(|_| network.is_some() && network != name);
         let mut address = Self {
@@ -89,8 +89,8 @@ impl<'a> HeldAddress<'a> {
         address.recorded_in(record)
     }
 
-    /// The addresses of a record that are in no directory: those of its answer that aren't
-    /// lost, or one without an address.
+    /// The addresses of a record that has no reservation: those of its answer that aren't lost, or
+    /// one entry without an address.
     pub(crate) fn recorded(
         record: &'a ListedRecord,
         is_lost: impl Fn(IpAddr) -> bool,
@@ -108,24 +108,17 @@ impl<'a> HeldAddress<'a> {
             };
             address.recorded_in(Some(record))
         };
-        let mut answers = content
-            .into_iter()
-            .flat_map(|content| content.delegates.iter().rev());
-        let answer = answers.find_map(|delegate| delegate.result.as_deref());
+        let delegates = content.into_iter().flat_map(|content| &content.delegates);
+        let mut answers = delegates.filter_map(|delegate| delegate.result.as_deref());
+        let answer = answers.next_back();
         let result = answer.and_then(|raw| IpamResult::read("result", raw).ok());
-        let ips = result
-            .iter()
-            .flat_map(|result| &result.ips)
-            .map(IpConfig::ip);
-        let found: Vec<Self> = ips
-            .filter(|ip| !is_lost(*ip))
-            .map(|ip| held(Some(ip)))
-            .collect();
-        if found.is_empty() {
-            vec![held(None)]
-        } else {
-            found
+        let ips = result.unwrap_or_default().ips;
+        let mut ips: Vec<IpAddr> = ips.iter().map(IpConfig::ip).collect();
+        ips.retain(|ip| !is_lost(*ip));
+        if ips.is_empty() {
+            return vec![held(None)];
         }
+        ips.into_iter().map(|ip| held(Some(ip))).collect()
     }
 
     fn recorded_in(mut self, record: Option<&'a ListedRecord>) -> Self {
@@ -136,7 +129,7 @@ impl<'a> HeldAddress<'a> {
         self
     }
 
-    /// The address with what Docker says of its attachment.
+    /// The address with Docker's answer about its attachment.
     pub(crate) fn known_to(mut self, docker: &docker::Docker) -> Self {
         let container = self.container;
         self.docker = container.and_then(|container| docker.holder(container, self.ip));
@@ -153,10 +146,7 @@ impl<'a> HeldAddress<'a> {
 
     /// True if it belongs to this network or this named pool.
     pub(crate) fn is_of(&self, name: &str) -> bool {
-        self.network == Some(name)
-            || self.pool == Some(name)
-            || self
-                .directory
-                .is_some_and(|directory| directory.name.as_str() == name)
+        let directory = self.directory.map(|directory| directory.name.as_str());
+        [self.network, self.pool, directory].contains(&Some(name))
     }
 }

@@ -9,18 +9,18 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum HeldState {
-    /// The record says: ADD has begun.
+    /// By the record, ADD has begun.
     Adding,
-    /// The record says: ADD has succeeded.
+    /// By the record, ADD has succeeded.
     Added,
-    /// The record says: DEL has begun.
+    /// By the record, DEL has begun.
     Deleting,
     /// The record can't be used.
     BrokenRecord,
     /// Reserved without a record: by host-local, or the record is lost.
     #[default]
     Reserved,
-    /// The file is empty or cut off, and young: a process may be writing it.
+    /// The file is empty or cut off, and new: a process may be writing it.
     BeingWritten,
     /// The file is empty or cut off: free.
     Torn,
@@ -29,7 +29,7 @@ pub(crate) enum HeldState {
 }
 
 impl HeldState {
-    /// The states that a record says.
+    /// The states of records.
     pub(crate) const OF_RECORDS: [Self; 4] = [
         Self::Adding,
         Self::Added,
@@ -37,7 +37,7 @@ impl HeldState {
         Self::BrokenRecord,
     ];
 
-    /// The state that the record says.
+    /// The state of a record.
     pub(crate) fn of(record: &ListedRecord) -> Self {
         match record.content.as_ref().map(|content| content.state) {
             Ok(RecordState::Adding) => Self::Adding,

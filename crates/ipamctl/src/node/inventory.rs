@@ -1,25 +1,25 @@
 //! Reads pools, reservations and records of a node, without their locks.
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::ensure;
-use chain::record::{ListedRecord, networks, records};
+use chain::record::{ListedRecord, records};
+use cni::NetworkName;
 use conflist::{Problem, readable};
 use reservations::view::{directories, list, taken};
 
 use crate::node::directory::Directory;
 use crate::node::docker::Docker;
-use crate::node::machine::Node;
+use crate::node::machine::{Node, known_or_empty};
 use crate::node::network::{ALLOCATOR, HOST_LOCAL, Network, RANGES, RULES};
 use crate::node::pools::Pools;
 use crate::output::warn;
 use crate::shared_pools::SharedCluster;
 
-/// Delegates that choose no pools that their configuration doesn't say.
+/// Delegates that choose only pools of their configuration.
 const POOLS_ARE_CONFIGURED: [&str; 7] = [
     ALLOCATOR,
     HOST_LOCAL,
@@ -30,12 +30,12 @@ const POOLS_ARE_CONFIGURED: [&str; 7] = [
     "dhcp",
 ];
 
-/// How much is read.
+/// Amount that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// Which addresses are taken, and records where nothing else says what the pools are.
+    /// The taken addresses, and the records of networks whose pools only a record names.
     Pools,
-    /// Which addresses are taken, and all records.
+    /// The taken addresses, and all records.
     Map,
     /// Reservations, records, and Docker's answer.
     All,
@@ -48,7 +48,7 @@ pub(crate) struct Inventory {
     /// By path.
     pub(crate) directories: BTreeMap<PathBuf, Directory>,
     pub(crate) records: Vec<ListedRecord>,
-    /// The attachments that were made for Docker; none unless [`Extent::All`] is read.
+    /// The attachments of Docker; empty unless [`Extent::All`] is read.
     pub(crate) docker: Docker,
     /// Files and folders that can't be read.
     pub(crate) problems: Vec<Problem>,
@@ -72,8 +72,9 @@ impl Inventory {
                 inventory.problems.push(problem);
             }
         }
-        for state_dir in node.state_dirs() {
-            inventory.read_state_dir(node, &state_dir, extent);
+        let recorded = node.recorded_networks(&mut inventory.problems);
+        for (state_dir, network) in &recorded {
+            inventory.read_records(node, state_dir, network, extent);
         }
         if extent == Extent::All {
             inventory.docker = node.ask_docker();
@@ -88,9 +89,10 @@ impl Inventory {
     }
 
     fn read_data_dir(&mut self, data_dir: &Path, extent: Extent) {
-        for name in self.known_or_empty(data_dir, directories(data_dir)) {
+        let names = known_or_empty(data_dir, directories(data_dir), &mut self.problems);
+        for name in names {
             let path = data_dir.join(name.as_str());
-            // The networks of a directory that nobody configures are in its files.
+            // The files of a directory without a conflist name its networks.
             let is_counted = extent != Extent::All && self.pools.has_directory(&path);
             let read = if is_counted {
                 taken(&path).map(|taken| Directory::of_taken(path.clone(), name, taken))
@@ -125,47 +127,37 @@ impl Inventory {
         Ok(())
     }
 
-    /// Reads records, and the pools that recorded selectors have chosen.
-    fn read_state_dir(&mut self, node: &Node, state_dir: &Path, extent: Extent) {
-        for name in self.known_or_empty(state_dir, networks(state_dir)) {
-            let network = node.network(name.as_str());
-            let choosing = network.filter(|network| may_have_recorded_pools(network));
-            if extent == Extent::Pools && choosing.is_none() {
-                continue;
-            }
-            let path = state_dir.join(name.as_str());
-            let records = self.known_or_empty(&path, records(state_dir, &name));
-            if let Some(network) = choosing {
-                let contents = records.iter().flat_map(|record| &record.content);
-                let delegates = contents.flat_map(|content| &content.delegates);
-                for answer in delegates.filter_map(|delegate| delegate.result.as_deref()) {
-                    self.pools.add_recorded(network, answer);
-                }
-            }
-            self.records.extend(records);
+    /// Reads the records of a network, and the pools in their selectors' answers.
+    fn read_records(&mut self, node: &Node, state_dir: &Path, name: &NetworkName, extent: Extent) {
+        let network = node.network(name.as_str());
+        let choosing = network.filter(|network| may_have_recorded_pools(network));
+        if extent == Extent::Pools && choosing.is_none() {
+            return;
         }
+        let path = state_dir.join(name.as_str());
+        let records = known_or_empty(&path, records(state_dir, name), &mut self.problems);
+        if let Some(network) = choosing {
+            let contents = records.iter().flat_map(|record| &record.content);
+            let delegates = contents.flat_map(|content| &content.delegates);
+            for answer in delegates.filter_map(|delegate| delegate.result.as_deref()) {
+                self.pools.add_recorded(network, answer);
+            }
+        }
+        self.records.extend(records);
     }
 
-    /// The values that were read at this path; none if it can't be read, which is noted.
-    fn known_or_empty<T>(&mut self, path: &Path, read: io::Result<Vec<T>>) -> Vec<T> {
-        read.unwrap_or_else(|error| {
-            self.problems.push(Problem::new(path, readable(&error)));
-            Vec::new()
-        })
-    }
-
-    /// The exit status of a command that has shown what could be read: 1 if it has findings.
+    /// The result of a command that has shown what could be read: whether it has findings.
     ///
     /// # Errors
     ///
     /// If something could not be read: the output is incomplete.
-    pub(crate) fn verdict(&self, has_findings: bool) -> anyhow::Result<ExitCode> {
+    pub(crate) fn verdict(&self, has_findings: bool) -> anyhow::Result<bool> {
         ensure!(
             self.unread == 0,
             "this is not everything: {} files or folders could not be read",
             self.unread
         );
-        Ok(ExitCode::from(u8::from(has_findings)))
+        Ok(has_findings)
     }
 
     /// The reason why an attachment of this network may have a record that isn't among
@@ -175,7 +167,7 @@ impl Inventory {
         let folders: Vec<PathBuf> = folders.flat_map(|dir| [dir.join(network), dir]).collect();
         let mut problems = self.problems.iter();
         let unread = problems.find(|problem| folders.contains(&problem.path));
-        // Its conflist, which may name another folder, may be one of those that can't be read.
+        // One of the unreadable files may be its conflist, which may name another folder.
         let conflist = node.problems.first();
         let conflist = conflist.filter(|_| node.network(network).is_none());
         let problem = unread.or(conflist)?;
@@ -195,7 +187,7 @@ impl Inventory {
     }
 }
 
-/// True if records of the network may have pools that its configuration doesn't say.
+/// True if records of the network may have pools that aren't in its configuration.
 fn may_have_recorded_pools(network: &Network) -> bool {
     let mut delegates = network.delegates.iter();
     // Pools may be in files that only the selector reads.

@@ -1,11 +1,13 @@
-//! This machine's networks, and the folders that have their reservations and records.
+//! This machine's networks, and the folders of their reservations and records.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
-use cni::Environment;
-use conflist::{Conflist, Found, Problem};
-use docker_ipam_delegated::state::view::RECORDS;
+use chain::record::networks;
+use cni::{Environment, NetworkName};
+use conflist::{Conflist, Found, Problem, readable};
+use docker_ipam_delegated::state::view::{RECORDS, remembered};
 
 use crate::arguments::Places;
 use crate::node::docker::Docker;
@@ -14,7 +16,7 @@ use crate::node::network::Network;
 use crate::output::warn;
 use crate::shared_pools::SharedCluster;
 
-/// Where the runtimes look for plugins: podman's folders and containerd's.
+/// The runtimes' folders of plugins: podman's and containerd's.
 const CNI_PATH: &str =
     "/opt/cni/bin:/usr/local/libexec/cni:/usr/libexec/cni:/usr/local/lib/cni:/usr/lib/cni";
 
@@ -22,11 +24,11 @@ const CNI_PATH: &str =
 pub(crate) struct Node {
     /// All network configurations.
     pub(crate) conflists: Vec<Conflist>,
-    /// The networks of ipam-delegated and host-local, Docker's included; the first of several
-    /// with one name, as the runtimes have it.
+    /// The networks of ipam-delegated and host-local, including Docker's; the first one of several
+    /// with the same name, as in the runtimes.
     pub(crate) networks: Vec<Network>,
     docker: Memory,
-    /// The clusters whose pools the networks use.
+    /// The clusters of the networks' pools.
     pub(crate) clusters: Vec<SharedCluster>,
     /// Files and folders that can't be used.
     pub(crate) problems: Vec<Problem>,
@@ -37,7 +39,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Reads the conflists of these places, and names on stderr what can't be used.
+    /// Reads the conflists of these folders, and names unusable ones on stderr.
     pub(crate) fn read(places: &Places, environment: &Environment) -> Self {
         let node = Self::with(Found::in_folders(&places.conf_dir), places, environment);
         node.problems.iter().for_each(warn);
@@ -47,12 +49,13 @@ impl Node {
     /// The node with these conflists.
     pub(crate) fn with(found: Found, places: &Places, environment: &Environment) -> Self {
         let cni_path = places.cni_path.as_deref().unwrap_or(CNI_PATH);
-        let docker = docker_memory::read(&places.docker);
+        let state_dir = &places.docker_state_dir;
+        let docker = remembered(state_dir).map_err(|error| readable(&error));
+        let of_docker = docker_memory::networks(&docker, state_dir);
         let mut problems = found.problems;
-        problems.extend(docker_memory::problems(&docker, &places.docker));
-        let of_docker = docker_memory::conflists(&docker, &mut problems);
+        problems.extend(of_docker.problems);
         let mut networks: Vec<Network> = Vec::new();
-        for conflist in found.conflists.iter().chain(&of_docker) {
+        for conflist in found.conflists.iter().chain(&of_docker.conflists) {
             if networks.iter().any(|known| known.name == conflist.name) {
                 continue;
             }
@@ -61,7 +64,7 @@ impl Node {
                 Err(reason) => problems.push(Problem::new(&conflist.file, reason)),
             }
         }
-        // host-local has no records; this is where releases are locked.
+        // host-local has no records, but a release locks a file there.
         let of_host_local = networks.iter_mut().filter(|network| network.is_host_local);
         of_host_local.for_each(|network| network.state_dir.clone_from(&places.state_dir));
         Self {
@@ -75,9 +78,14 @@ impl Node {
         }
     }
 
-    /// Asks Docker for the containers behind the attachments that were made for it.
+    /// Asks Docker for the containers of its attachments.
     pub(crate) fn ask_docker(&self) -> Docker {
-        Docker::read(&self.docker, &self.places.docker)
+        let places = &self.places;
+        Docker::read(
+            &self.docker,
+            &places.docker_state_dir,
+            &places.docker_socket,
+        )
     }
 
     /// The network of this name.
@@ -95,12 +103,35 @@ impl Node {
 
     /// The folders with records.
     pub(crate) fn state_dirs(&self) -> BTreeSet<PathBuf> {
-        let of_docker = self.places.docker.docker_state_dir.join(RECORDS);
-        let state_dirs = self
-            .networks
-            .iter()
-            .map(|network| network.state_dir.clone());
+        let of_docker = self.places.docker_state_dir.join(RECORDS);
+        let networks = self.networks.iter();
+        let state_dirs = networks.map(|network| network.state_dir.clone());
         let others = [self.places.state_dir.clone(), of_docker];
         state_dirs.chain(others).collect()
     }
+
+    /// The networks with records, each with its `stateDir`. Unreadable folders are problems.
+    pub(crate) fn recorded_networks(
+        &self,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<(PathBuf, NetworkName)> {
+        let mut found = Vec::new();
+        for state_dir in self.state_dirs() {
+            let names = known_or_empty(&state_dir, networks(&state_dir), problems);
+            found.extend(names.into_iter().map(|name| (state_dir.clone(), name)));
+        }
+        found
+    }
+}
+
+/// The values that were read at this path; empty, with a problem, if it can't be read.
+pub(crate) fn known_or_empty<T>(
+    path: &Path,
+    read: io::Result<Vec<T>>,
+    problems: &mut Vec<Problem>,
+) -> Vec<T> {
+    read.unwrap_or_else(|error| {
+        problems.push(Problem::new(path, readable(&error)));
+        Vec::new()
+    })
 }

@@ -5,17 +5,16 @@ use std::collections::BTreeMap;
 use cni::Args;
 use serde::Serialize;
 
-/// Characters of a container ID that are shown, as by the runtimes' own commands.
+/// Number of shown characters of a container ID, as in the runtimes' commands.
 const SHORT: usize = 12;
 
-/// Keys that name nothing.
+/// Keys that aren't names.
 const NO_NAMES: [&str; 4] = ["IgnoreUnknown", "IP", "MAC", "K8S_POD_INFRA_CONTAINER_ID"];
 
 /// The keys of Docker's names.
 const DOCKER: (&str, &str) = ("DOCKER_NETWORK", "DOCKER_CONTAINER");
 
-/// Pairs of keys, of which the second is named within the first: Docker's, Kubernetes' and
-/// podman's, Nomad's.
+/// Pairs of keys, an outer and an inner name: Docker's, Kubernetes' and podman's, Nomad's.
 const SHOWN: [(&str, &str); 3] = [
     DOCKER,
     ("K8S_POD_NAMESPACE", "K8S_POD_NAME"),
@@ -27,13 +26,13 @@ const SHOWN: [(&str, &str); 3] = [
 pub(crate) struct Names(BTreeMap<String, String>);
 
 impl Names {
-    /// Reads `CNI_ARGS`; invalid text names nothing.
+    /// Reads `CNI_ARGS`; empty if it is invalid.
     pub(crate) fn of(args: &str) -> Self {
         let args = Args::parse(args).unwrap_or_default();
         Self::of_pairs(args.iter().filter(|(key, _)| !NO_NAMES.contains(key)))
     }
 
-    /// The names of a network and a container of Docker's.
+    /// Docker's names of a network and a container.
     pub(crate) fn of_docker(network: &str, container: &str) -> Self {
         Self::of_pairs([(DOCKER.0, network), (DOCKER.1, container)].into_iter())
     }
@@ -41,11 +40,8 @@ impl Names {
     /// The pairs whose values aren't empty.
     fn of_pairs<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let named = pairs.filter(|(_, value)| !value.is_empty());
-        Self(
-            named
-                .map(|(key, value)| (key.into(), value.into()))
-                .collect(),
-        )
+        let named = named.map(|(key, value)| (key.into(), value.into()));
+        Self(named.collect())
     }
 
     /// These names, and those of another source, which take precedence.
@@ -74,7 +70,7 @@ impl Names {
     }
 }
 
-/// The beginning of a container ID, long enough for people.
+/// The first characters of a container ID, for people.
 pub(crate) fn short_id(container: &str) -> &str {
     container.get(..SHORT).unwrap_or(container)
 }

@@ -1,11 +1,11 @@
-//! A network whose addresses ipam-delegated or host-local gives, and its folders.
+//! A network of ipam-delegated or host-local, and its folders.
 
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use chain::record::state_dir;
 use cluster::ConfiguredCluster;
-use cni::{DelegateName, Environment, NetworkConfig, NetworkName, Object};
+use cni::{DelegateName, Environment, Error, NetworkConfig, NetworkName, Object};
 use conflist::{Conflist, PluginEntry};
 use ipam_da_host_local::Folders;
 
@@ -14,7 +14,7 @@ use crate::shared_pools::engines::EngineKind;
 /// The IPAM plugin that runs a chain.
 pub(crate) const CHAIN: &str = "ipam-delegated";
 
-/// The reference IPAM plugin whose directories are ours, too.
+/// The reference IPAM plugin; `ipam-da-host-local` uses its directories.
 pub(crate) const HOST_LOCAL: &str = "host-local";
 
 /// The selector with host-local's configuration.
@@ -37,20 +37,20 @@ pub(crate) struct Network {
     pub(crate) file: PathBuf,
     /// The main plugin: the one with the `ipam` section.
     pub(crate) main: PluginEntry,
-    /// The configuration that the IPAM plugin gets, without the keys of a call.
+    /// The configuration of the IPAM plugin, without the keys of a call.
     pub(crate) config: NetworkConfig,
-    /// The delegates; host-local without a chain counts as a chain of one.
+    /// The delegates; for host-local without a chain, host-local.
     pub(crate) delegates: Vec<DelegateName>,
     /// True if the IPAM plugin is host-local itself.
     pub(crate) is_host_local: bool,
     pub(crate) folders: Folders,
-    /// The cluster whose pools it uses, and the cluster's engine.
+    /// The cluster of its pools, and the cluster's engine.
     pub(crate) cluster: Option<(&'static EngineKind, Rc<dyn ConfiguredCluster>)>,
     pub(crate) state_dir: PathBuf,
 }
 
 impl Network {
-    /// The network of a conflist; `None` if other plugins give its addresses.
+    /// The network of a conflist; `None` if it has another IPAM plugin.
     ///
     /// # Errors
     ///
@@ -62,34 +62,38 @@ impl Network {
         let is_ours = |plugin: &&PluginEntry| {
             plugin.kind != GC && matches!(plugin.ipam_type(), Some(CHAIN | HOST_LOCAL))
         };
-        let Some(main) = conflist.plugins.iter().find(is_ours) else {
-            return Ok(None);
-        };
+        let main = conflist.plugins.iter().find(is_ours);
+        let network = main.map(|main| Self::read(conflist, main, environment));
+        network.transpose().map_err(|error| error.msg)
+    }
+
+    fn read(
+        conflist: &Conflist,
+        main: &PluginEntry,
+        environment: &Environment,
+    ) -> Result<Self, Error> {
         let is_host_local = main.ipam_type() == Some(HOST_LOCAL);
-        let config = if is_host_local {
-            as_chain(&main.request)?
-        } else {
-            main.request.clone()
-        };
-        let ipam = config.ipam().map_err(|e| e.msg)?;
-        let delegates: Option<Vec<DelegateName>> =
-            ipam.read("ipam", "delegates").map_err(|e| e.msg)?;
+        let mut config = main.request.clone();
+        if is_host_local {
+            // So that a chain can run its DEL. host-local ignores the additional key.
+            config = with_keys(&config, |_, ipam| ipam.set("delegates", &[HOST_LOCAL]))?;
+        }
+        let ipam = config.ipam()?;
+        let delegates: Option<Vec<DelegateName>> = ipam.read("ipam", "delegates")?;
         let delegates = delegates.unwrap_or_default();
-        let cluster = match EngineKind::of(&delegates) {
-            Some(kind) => Some((kind, (kind.read)(&ipam).map_err(|e| e.msg)?)),
-            None => None,
-        };
-        Ok(Some(Self {
+        let kind = EngineKind::of(&delegates);
+        let cluster = kind.map(|kind| Ok::<_, Error>((kind, (kind.read)(&ipam, environment)?)));
+        Ok(Self {
             name: conflist.name.clone(),
             file: conflist.file.clone(),
             main: main.clone(),
             delegates,
-            cluster,
+            cluster: cluster.transpose()?,
             is_host_local,
-            folders: Folders::read(&ipam).map_err(|e| e.msg)?,
-            state_dir: state_dir(&config, environment).map_err(|e| e.msg)?,
+            folders: Folders::read(&ipam)?,
+            state_dir: state_dir(&config, environment)?,
             config,
-        }))
+        })
     }
 
     /// The `ipam` section.
@@ -99,9 +103,8 @@ impl Network {
 
     /// True if one of the delegates has this name.
     pub(crate) fn has_delegate(&self, name: &str) -> bool {
-        self.delegates
-            .iter()
-            .any(|delegate| delegate.as_str() == name)
+        let mut delegates = self.delegates.iter();
+        delegates.any(|delegate| delegate.as_str() == name)
     }
 
     /// The directory of the reservations of a network or a named pool; for addresses that a
@@ -121,16 +124,20 @@ impl Network {
     }
 }
 
-/// host-local's configuration as that of a chain with one delegate, so that the chain can
-/// run its DEL. host-local ignores the additional key.
-fn as_chain(request: &NetworkConfig) -> Result<NetworkConfig, String> {
-    let mut object: Object =
-        serde_json::from_slice(request.as_bytes()).map_err(|e| e.to_string())?;
-    let mut ipam = request.ipam().map_err(|e| e.msg)?;
-    ipam.set("delegates", &[HOST_LOCAL]);
+/// The configuration with changed keys, at its top level and in `ipam`.
+///
+/// # Errors
+///
+/// The configuration, or its `ipam`, is no object.
+pub(crate) fn with_keys(
+    config: &NetworkConfig,
+    change: impl FnOnce(&mut Object, &mut Object),
+) -> Result<NetworkConfig, Error> {
+    let mut object: Object = cni::read("configuration", &config.to_raw())?;
+    let mut ipam = config.ipam()?;
+    change(&mut object, &mut ipam);
     object.set("ipam", &ipam);
-    let bytes = serde_json::to_vec(&object).map_err(|e| e.to_string())?;
-    NetworkConfig::parse(bytes).map_err(|e| e.msg)
+    NetworkConfig::parse(serde_json::to_vec(&object).expect("an object is JSON"))
 }
 
 #[cfg(test)]

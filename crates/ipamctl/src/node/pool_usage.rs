@@ -8,10 +8,10 @@ use serde::{Serialize, Serializer};
 
 use crate::node::inventory::Inventory;
 
-/// Counts of a pool's addresses. IPv6 pools have more than 64 bits can count.
+/// Counts of a pool's addresses. Those of IPv6 pools don't fit into 64 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Addresses that are given without request: neither gateway nor excluded.
+    /// Addresses without gateways and excluded ones.
     pub(crate) size: u128,
     /// Reserved ones of these.
     pub(crate) reserved: u128,
@@ -22,7 +22,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Counts the addresses of a pool, given the taken ones of its directory in
+    /// Counts the addresses of a pool. `taken` has the taken addresses of its directory in
     /// ascending order.
     pub(crate) fn of(ranges: &RangeSet, taken: &[IpAddr]) -> Self {
         let mut usage = Self {
@@ -43,7 +43,7 @@ impl Usage {
         usage
     }
 
-    /// Addresses that an ADD could be given.
+    /// Addresses that an ADD could get.
     pub(crate) fn free(self) -> u128 {
         self.size.saturating_sub(self.reserved)
     }
@@ -75,9 +75,9 @@ pub(crate) struct PoolUsage {
     pub(crate) pool: Option<String>,
     /// The directory of its reservations.
     pub(crate) directory: String,
-    /// Its ranges; `null` if no configuration says them.
+    /// Its ranges; `null` if no configuration has them.
     pub(crate) ranges: Option<String>,
-    /// Addresses that are given without request.
+    /// Addresses without gateways and excluded ones.
     #[serde(serialize_with = "number")]
     pub(crate) size: Option<u128>,
     /// Reserved ones of these.
@@ -113,7 +113,7 @@ impl PoolUsage {
     }
 }
 
-/// The pools of a node; a directory whose pools no conflist says is one, too.
+/// The pools of a node. A directory without a configured pool is listed as a pool.
 pub(crate) fn pool_usages(inventory: &Inventory) -> Vec<PoolUsage> {
     let pools = inventory.pools.all.iter().map(|placed| {
         let usage = Usage::of(&placed.pool.ranges, inventory.taken(&placed.directory));

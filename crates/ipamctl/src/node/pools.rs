@@ -63,23 +63,21 @@ pub(crate) struct Pools {
 impl Pools {
     /// Adds the pools of a network's configuration.
     pub(crate) fn add_configured(&mut self, network: &Network, environment: &Environment) {
-        let mut found = Vec::new();
-        let mut wrong = |reason: String| self.problems.push((network.name.clone(), reason));
         if network.has_delegate(RANGES) || network.has_delegate(HOST_LOCAL) {
-            match of_ranges(&network.config, environment) {
-                Ok(pools) => {
-                    let pools = pools.into_iter().enumerate();
-                    found.extend(pools.map(|(i, pool)| (pool, Some(i))));
+            self.add_read(network, of_ranges(&network.config, environment), true);
+        }
+        self.add_read(network, of_catalogue(network), false);
+    }
+
+    /// Adds these pools, or the reason why they can't be read.
+    fn add_read(&mut self, network: &Network, read: Result<Vec<Pool>, String>, is_indexed: bool) {
+        match read {
+            Ok(pools) => {
+                for (i, pool) in pools.into_iter().enumerate() {
+                    self.add_of(network, pool, is_indexed.then_some(i));
                 }
-                Err(reason) => wrong(reason),
             }
-        }
-        match of_catalogue(network) {
-            Ok(pools) => found.extend(pools.into_iter().map(|pool| (pool, None))),
-            Err(reason) => wrong(reason),
-        }
-        for (pool, index) in found {
-            self.add_of(network, pool, index);
+            Err(reason) => self.problems.push((network.name.clone(), reason)),
         }
     }
 
@@ -162,10 +160,8 @@ fn of_catalogue(network: &Network) -> Result<Vec<Pool>, String> {
 pub(crate) fn of_answer(answer: &RawValue) -> Result<Vec<Pool>, String> {
     let object: Result<Object, _> = cni::read("result", answer);
     let pools = object.and_then(|object| object.read("result", "pools"));
-    with_ranges(
-        "pools",
-        pools.map_err(|error| error.msg)?.unwrap_or_default(),
-    )
+    let pools = pools.map_err(|error| error.msg)?;
+    with_ranges("pools", pools.unwrap_or_default())
 }
 
 /// The pools that have ranges. An allocator knows any other by its name.

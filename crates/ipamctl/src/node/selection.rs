@@ -7,14 +7,14 @@ use crate::node::attachment::NetworkAttachment;
 use crate::node::container_id::is_generated;
 use crate::output::joined;
 
-/// Attachments that were found, or the reason why none is.
+/// The matching attachments, or the reason why there is none.
 type Found<'s, 'a> = Result<Vec<&'s NetworkAttachment<'a>>, String>;
 
 /// The attachments that a target names.
 ///
 /// # Errors
 ///
-/// The reason, if there is none, or if the name is not unique.
+/// The reason, if none matches, or if the name is ambiguous.
 pub(crate) fn select<'s, 'a>(all: &'s [NetworkAttachment<'a>], target: &Target) -> Found<'s, 'a> {
     let Some(word) = &target.word else {
         return by_names(all, target);
@@ -26,15 +26,12 @@ pub(crate) fn select<'s, 'a>(all: &'s [NetworkAttachment<'a>], target: &Target) 
     match target.ip() {
         Some(ip) if whole.is_empty() => by_names(all, &Target::of_address(ip)),
         Some(ip) if all.iter().any(|attachment| attachment.holds(ip)) => Err(format!(
-            "{word} is a container's ID, and an address that is held: say --container or --address"
+            "{word} is a container's ID, and a reserved address: use --container or --address"
         )),
         _ if !whole.is_empty() => Ok(whole),
         _ => {
             let found = containers(&|id| id.starts_with(word));
-            let ids: BTreeSet<&str> = found
-                .iter()
-                .map(|attachment| attachment.container)
-                .collect();
+            let ids: BTreeSet<&str> = found.iter().map(|of| of.container).collect();
             match ids.len() {
                 0 => Err(format!(
                     "no attachment of a container whose ID begins with {word}"
@@ -49,8 +46,8 @@ pub(crate) fn select<'s, 'a>(all: &'s [NetworkAttachment<'a>], target: &Target) 
     }
 }
 
-/// The attachments that a target names, to be released. The beginning of an ID is accepted
-/// only if the ID was generated: when `web-1` has been released, it doesn't name `web-10`.
+/// The attachments that a target names, for a release. The beginning of an ID is accepted only if
+/// the ID was generated: after the release of `web-1`, `web-1` must not mean `web-10`.
 ///
 /// # Errors
 ///
@@ -66,14 +63,14 @@ pub(crate) fn select_to_release<'s, 'a>(
         && !is_generated(first.container)
     {
         return Err(format!(
-            "no attachment of the container {word}; {} begins so, and its ID has to be whole here",
+            "no attachment of the container {word}; {} begins with it, and its ID has to be whole here",
             first.container
         ));
     }
     Ok(found)
 }
 
-/// The attachments that have all of these names; only one of an address.
+/// The attachments that match all names. An address must match only one.
 fn by_names<'s, 'a>(all: &'s [NetworkAttachment<'a>], target: &Target) -> Found<'s, 'a> {
     let is =
         |wanted: &Option<String>, name: Option<&str>| wanted.is_none() || wanted.as_deref() == name;
@@ -196,7 +193,7 @@ mod tests {
         assert_eq!(all.len(), 3);
         let target = Target::read(&["10.0.0.3".to_owned()]).unwrap();
         let found = select_to_release(&all, &target).unwrap();
-        assert_eq!(found[0].ips_text(), "10.0.0.3");
+        assert_eq!(found[0].ips_text("-"), "10.0.0.3");
         assert!(found[0].attachment().is_err());
     }
 

@@ -1,10 +1,10 @@
-//! Asks a person to confirm what is released or changed.
+//! Asks a person for a confirmation.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use anyhow::{Result, ensure};
 
-/// Asks a person for the node's name, with this text.
+/// Asks a person to type the node's name, with this text.
 pub(crate) fn is_confirmed(node: &str, text: &str) -> Result<bool> {
     ensure!(
         io::stdin().is_terminal(),

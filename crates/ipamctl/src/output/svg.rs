@@ -1,7 +1,6 @@
 //! A canvas for SVG pictures: rows of squares with titles, and lines of text. The reader's
 //! browser chooses light or dark.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -51,6 +50,16 @@ pub(crate) struct Square {
     pub(crate) letter: &'static str,
     /// True for a mark of the class `leaked` in its corner.
     pub(crate) is_marked: bool,
+}
+
+impl Square {
+    pub(crate) fn new(class: &'static str, title: String) -> Self {
+        Self {
+            title: Some(title),
+            class,
+            ..Self::default()
+        }
+    }
 }
 
 /// A picture that grows downwards.
@@ -133,18 +142,14 @@ impl Canvas {
     fn square(&mut self, x: usize, square: &Square) {
         self.elements += "<g>";
         if let Some(title) = &square.title {
-            self.add(format_args!("<title>{}</title>", escaped(title)));
+            self.elements += &format!("<title>{}</title>", escaped(title));
         }
         let fill = square.colour.iter();
         let fill: String = fill.map(|colour| format!(" fill=\"{colour}\"")).collect();
         self.rectangle(square.class, x, SIDE, &fill);
         if let Some(opacity) = square.shade {
-            self.rectangle(
-                "reserved",
-                x,
-                SIDE,
-                &format!(" fill-opacity=\"{opacity:.2}\""),
-            );
+            let opacity = format!(" fill-opacity=\"{opacity:.2}\"");
+            self.rectangle("reserved", x, SIDE, &opacity);
         }
         if square.is_marked {
             self.rectangle("leaked", x + SIDE - 8, 8, "");
@@ -157,20 +162,14 @@ impl Canvas {
 
     fn rectangle(&mut self, class: &str, x: usize, side: usize, more: &str) {
         let y = self.y;
-        self.add(format_args!(
+        self.elements += &format!(
             "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{side}\" height=\"{side}\" rx=\"3\"{more}/>"
-        ));
+        );
     }
 
     fn text(&mut self, x: usize, class: &str, text: &str) {
         let (y, text) = (self.y + 14, escaped(text));
-        self.add(format_args!(
-            "<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{text}</text>\n"
-        ));
-    }
-
-    fn add(&mut self, element: std::fmt::Arguments<'_>) {
-        self.elements.write_fmt(element).expect("a string grows");
+        self.elements += &format!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{text}</text>\n");
     }
 }
 

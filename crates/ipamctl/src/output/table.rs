@@ -1,89 +1,101 @@
 //! Aligned tables that fit the terminal.
 //!
-//! Layout of 65,533 rows has to take a few milliseconds, so each cell is measured once and
-//! written once.
+//! 65,533 rows must take milliseconds, so each cell is measured once and written once.
 
 use crate::output::{Output, Style};
 
-/// The narrowest that a column becomes.
+/// Smallest width to which a column is cut.
 const NARROWEST: usize = 8;
 
 /// Space between two columns.
 const GAP: &str = "  ";
 
-/// A table: a header, and rows of as many cells.
-#[derive(Debug)]
-pub(crate) struct Table {
-    header: &'static [&'static str],
-    /// The names of the columns that are aligned to the right.
-    right: &'static [&'static str],
-    rows: Vec<(Option<Style>, Vec<String>)>,
+/// A table with a line for each of these rows.
+pub(crate) struct Table<'r, R> {
+    rows: &'r [R],
+    columns: Vec<Column>,
 }
 
-impl Table {
-    /// A table with these columns.
-    pub(crate) fn new(header: &'static [&'static str]) -> Self {
-        Self {
-            header,
-            right: &[],
-            rows: Vec::new(),
-        }
+struct Column {
+    header: &'static str,
+    is_right_aligned: bool,
+    /// A cell for each row.
+    cells: Vec<String>,
+    width: usize,
+}
+
+impl<'r, R> Table<'r, R> {
+    pub(crate) fn of(rows: &'r [R]) -> Self {
+        let columns = Vec::new();
+        Self { rows, columns }
     }
 
-    /// Aligns these columns to the right.
+    /// Adds a column of text, unless it is empty in every row.
     #[must_use]
-    pub(crate) fn right_aligned(mut self, columns: &'static [&'static str]) -> Self {
-        self.right = columns;
+    pub(crate) fn text(self, header: &'static str, cell: impl Fn(&'r R) -> String) -> Self {
+        self.column(header, false, cell)
+    }
+
+    /// Adds a column of numbers, which are aligned to the right.
+    #[must_use]
+    pub(crate) fn number(self, header: &'static str, cell: impl Fn(&'r R) -> String) -> Self {
+        self.column(header, true, cell)
+    }
+
+    fn column(
+        mut self,
+        header: &'static str,
+        is_right_aligned: bool,
+        cell: impl Fn(&'r R) -> String,
+    ) -> Self {
+        let cells: Vec<String> = self.rows.iter().map(cell).collect();
+        let widest = cells.iter().map(|cell| length(cell)).max().unwrap_or(0);
+        if widest > 0 {
+            self.columns.push(Column {
+                header,
+                is_right_aligned,
+                cells,
+                width: widest.max(length(header)),
+            });
+        }
         self
     }
 
-    /// Adds a row, in this style.
-    pub(crate) fn row<const N: usize>(&mut self, style: Option<Style>, cells: [String; N]) {
-        debug_assert_eq!(N, self.header.len());
-        self.rows.push((style, cells.into()));
-    }
-
-    /// The lines of the table, fitted to the terminal. Columns that are empty in every row are
-    /// left out. The widest columns are cut first; a cut cell ends with `…`.
-    pub(crate) fn lines(&self, output: Output) -> Vec<String> {
-        let is_used = |at: &usize| self.rows.iter().any(|(_, cells)| !cells[*at].is_empty());
-        let used: Vec<usize> = (0..self.header.len()).filter(is_used).collect();
-        let mut widths: Vec<usize> = used
-            .iter()
-            .map(|&at| {
-                let cells = self.rows.iter().map(|(_, cells)| length(&cells[at]));
-                cells.max().unwrap_or(0).max(length(self.header[at]))
-            })
-            .collect();
+    /// The lines, fitted to the terminal, each row in its style. The widest columns are cut first;
+    /// a cut cell ends with `…`.
+    pub(crate) fn lines(
+        mut self,
+        output: Output,
+        style: impl Fn(&R) -> Option<Style>,
+    ) -> Vec<String> {
         if let Some(width) = output.width {
-            narrow(&mut widths, width);
+            narrow(&mut self.columns, width);
         }
-        let header = self.line(self.header, &used, &widths);
         let mut lines = Vec::with_capacity(self.rows.len() + 1);
-        lines.push(output.styled(Style::Dim, &header));
-        lines.extend(self.rows.iter().map(|(style, cells)| {
-            let line = self.line(cells, &used, &widths);
-            match style {
-                Some(style) => output.styled(*style, &line),
+        lines.push(output.styled(Style::Dim, &self.line(|column| column.header)));
+        lines.extend(self.rows.iter().enumerate().map(|(row, of)| {
+            let line = self.line(|column| &column.cells[row]);
+            match style(of) {
+                Some(style) => output.styled(style, &line),
                 None => line,
             }
         }));
         lines
     }
 
-    fn line<T: AsRef<str>>(&self, cells: &[T], used: &[usize], widths: &[usize]) -> String {
-        let mut line = String::with_capacity(widths.iter().sum::<usize>() + 2 * widths.len());
-        for (i, (&at, &width)) in used.iter().zip(widths).enumerate() {
-            if i > 0 {
+    fn line<'c>(&'c self, cell: impl Fn(&'c Column) -> &'c str) -> String {
+        let mut line = String::new();
+        for column in &self.columns {
+            if !line.is_empty() {
                 line.push_str(GAP);
             }
-            let cell = cells[at].as_ref();
+            let (cell, width) = (cell(column), column.width);
             let length = length(cell);
             let padding = std::iter::repeat_n(' ', width.saturating_sub(length));
             if length > width {
                 line.extend(cell.chars().take(width - 1));
                 line.push('…');
-            } else if self.right.contains(&self.header[at]) {
+            } else if column.is_right_aligned {
                 line.extend(padding);
                 line.push_str(cell);
             } else {
@@ -96,19 +108,18 @@ impl Table {
     }
 }
 
-/// Makes the widest columns narrower until all fit, but none narrower than
-/// [`NARROWEST`].
-fn narrow(widths: &mut [usize], width: usize) {
-    let gaps = GAP.len() * widths.len().saturating_sub(1);
-    while widths.iter().sum::<usize>() + gaps > width {
-        match widths.iter_mut().max() {
-            Some(widest) if *widest > NARROWEST => *widest -= 1,
+/// Makes the widest columns narrower until all fit, but none narrower than [`NARROWEST`].
+fn narrow(columns: &mut [Column], width: usize) {
+    let gaps = GAP.len() * columns.len().saturating_sub(1);
+    while columns.iter().map(|column| column.width).sum::<usize>() + gaps > width {
+        match columns.iter_mut().max_by_key(|column| column.width) {
+            Some(widest) if widest.width > NARROWEST => widest.width -= 1,
             _ => return,
         }
     }
 }
 
-/// Number of characters. Names and addresses are ASCII, bars are one cell a character.
+/// Number of characters. Names and addresses are ASCII; in bars, each character is one cell.
 fn length(text: &str) -> usize {
     if text.is_ascii() {
         text.len()
@@ -122,14 +133,16 @@ mod tests {
     use super::*;
 
     fn lines(width: Option<usize>) -> Vec<String> {
-        let header = &["NAME", "NOTHING", "SIZE", "REMARK"];
-        let mut table = Table::new(header).right_aligned(&["SIZE"]);
-        let row = |name: &str, size: &str, remark: &str| {
-            [name.into(), String::new(), size.into(), remark.into()]
-        };
-        table.row(None, row("a-network-with-a-long-name", "7", ""));
-        table.row(None, row("b", "65533", "full"));
-        table.lines(Output::plain_text(width))
+        let rows = [
+            ("a-network-with-a-long-name", "7", ""),
+            ("b", "65533", "full"),
+        ];
+        Table::of(&rows)
+            .text("NAME", |(name, ..)| (*name).to_owned())
+            .text("NOTHING", |_| String::new())
+            .number("SIZE", |(_, size, _)| (*size).to_owned())
+            .text("REMARK", |(.., remark)| (*remark).to_owned())
+            .lines(Output::plain_text(width), |_| None)
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 use serde::Serializer;
 
-/// The time as people say it: `12 s ago`, `5 min ago`, `3 h ago`, `2 d ago`. `in the
-/// future` if the clock was set back.
+/// The age of a time: `12 s ago`, `5 min ago`, `3 h ago`, `2 d ago`; `in the future` if the clock
+/// was set back.
 pub(crate) fn ago(time: SystemTime, now: SystemTime) -> String {
     match now.duration_since(time) {
         Ok(age) => format!("{} ago", rounded(age)),

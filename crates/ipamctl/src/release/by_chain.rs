@@ -1,22 +1,22 @@
 //! Releases an attachment through its chain, in this process, as ipam-delegated does it.
 
-use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use chain::record::AttachmentRecord;
 use chain::{Chain, Plugins, Released};
 use cluster::{Holder, Key};
-use cni::{Environment, NetworkConfig, Object};
+use cni::{Environment, NetworkConfig};
 use docker_ipam_delegated::docker::plugin_calls::delete_endpoint;
 use docker_ipam_delegated::linked_plugins::LINKED;
 use reservations::State;
 
-use crate::node::{Directory, NetworkAttachment, Node};
+use crate::node::network::with_keys;
+use crate::node::{NetworkAttachment, Node};
 use crate::release::printed_command::release_command;
 use crate::release::releaser::Releaser;
 
-/// Variables of a runtime's call, which are not passed on.
+/// Variables of a runtime's call. They are not passed on.
 const OF_CALLS: [&str; 5] = [
     "CNI_COMMAND",
     "CNI_CONTAINERID",
@@ -26,27 +26,27 @@ const OF_CALLS: [&str; 5] = [
 ];
 
 impl Releaser<'_> {
-    /// Runs DEL for an attachment: by its record, or by today's conflist. An endpoint of
-    /// Docker's is undone by `docker-ipam-delegated`.
+    /// Runs DEL for an attachment, by its record or by the current conflist.
+    /// `docker-ipam-delegated` undoes an endpoint of Docker.
     ///
-    /// `refuse` gets the record while the attachment is locked, and may return a reason not
-    /// to release it. A reservation without an interface is released by its file: DEL of any
+    /// `refuse` gets the record while the attachment is locked, and may return a reason not to
+    /// release it. Of a reservation without an interface, only the file is removed: DEL of an
     /// interface could release another address of the container.
     ///
     /// # Errors
     ///
-    /// The chain's; if there is neither a conflist nor a record; and if an address is still
-    /// reserved afterwards.
+    /// An error of the chain; neither a conflist nor a record; an address that is still reserved
+    /// afterwards.
     pub(crate) fn release(
         &self,
         attachment: &NetworkAttachment<'_>,
         refuse: impl FnOnce(Option<&AttachmentRecord>) -> Option<String>,
     ) -> Result<Released> {
         let (node, docker) = (self.node, attachment.docker());
-        // Its interface is to go, too.
+        // Its interface must be removed, too.
         if let Some(endpoint) = docker.and_then(|holder| holder.endpoint.as_ref()) {
-            let plugin = &node.places.docker.docker_plugin;
-            delete_endpoint(plugin, &endpoint.network, &endpoint.endpoint)?;
+            let plugin = &node.places.docker_plugin;
+            delete_endpoint(plugin, &endpoint.network, &endpoint.id)?;
             return Ok(Released::Done);
         }
         if attachment.ifname.is_none() {
@@ -64,13 +64,11 @@ impl Releaser<'_> {
         }
         let config = config(node, attachment)?;
         let variables = node.environment.iter();
-        let of_chain =
-            variables.filter(|(name, _)| !OF_CALLS.iter().any(|of_call| name == of_call));
-        let environment: Environment = of_chain
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect();
+        let variables = variables.filter(|(name, _)| OF_CALLS.iter().all(|known| name != known));
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let environment: Environment = variables.collect();
         let mut plugins = Plugins::in_cni_path(&environment).context("--cni-path")?;
-        // The daemon runs them in its process, and needs no executables of them.
+        // The daemon has them linked in, so their executables may be missing.
         if docker.is_some() {
             plugins = plugins.and_linked(LINKED);
         }
@@ -85,21 +83,20 @@ impl Releaser<'_> {
         }
         let released = released?;
         if released == Released::Done {
-            must_be_gone(node, attachment)?;
+            must_be_gone(attachment)?;
         }
         Ok(released)
     }
 }
 
-/// Verifies that no address is reserved any more: today's conflist may lead to another
-/// directory.
-fn must_be_gone(node: &Node, attachment: &NetworkAttachment<'_>) -> Result<()> {
+/// Verifies that no address is reserved any more: the current conflist may name another directory.
+fn must_be_gone(attachment: &NetworkAttachment<'_>) -> Result<()> {
     for held in &attachment.addresses {
         let (Some(directory), Some(ip)) = (held.directory, held.ip) else {
             continue;
         };
         let path = directory.path_of(ip);
-        let container = match &directory.shared_by {
+        let container = match &directory.cluster {
             None => {
                 let left = reservations::view::address(&directory.path, ip);
                 let left = left.with_context(|| path.display().to_string())?;
@@ -108,7 +105,13 @@ fn must_be_gone(node: &Node, attachment: &NetworkAttachment<'_>) -> Result<()> {
                     _ => None,
                 })
             }
-            Some(_) => shared_holder(node, directory, ip)?,
+            Some(cluster) => {
+                let key = Key::Address(directory.name.to_string(), ip);
+                let stored = cluster.engine().get(key)?;
+                let holder = stored.and_then(|stored| Holder::parse(&stored.value));
+                let of_node = holder.filter(|holder| holder.node == cluster.node().name);
+                of_node.map(|holder| holder.container_id)
+            }
         };
         ensure!(
             container.is_none_or(|container| container != attachment.container),
@@ -120,22 +123,9 @@ fn must_be_gone(node: &Node, attachment: &NetworkAttachment<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The container on this node that holds an address in a cluster.
-fn shared_holder(node: &Node, directory: &Directory, ip: IpAddr) -> Result<Option<String>> {
-    let pool = directory.name.as_str();
-    let mut clusters = node.clusters.iter();
-    let cluster = clusters
-        .find(|cluster| cluster.directory(pool) == directory.path)
-        .with_context(|| format!("no conflist leads to {}", directory.path.display()))?;
-    let stored = cluster.engine().get(Key::Address(pool.to_owned(), ip))?;
-    let holder = stored.and_then(|stored| Holder::parse(&stored.value));
-    let holder = holder.filter(|holder| holder.node == cluster.node().name);
-    Ok(holder.map(|holder| holder.container_id))
-}
-
-/// The configuration of the network today; without one, that of the ADD; without a record, of
-/// an address that a cluster keeps, that of another network of the same cluster. Its `stateDir` is the
-/// folder in which the record was found.
+/// The network's current configuration; without one, that of the ADD; without a record, for an
+/// address in a cluster, that of another network of the cluster. Its `stateDir` is the folder of
+/// the record.
 fn config(node: &Node, attachment: &NetworkAttachment<'_>) -> Result<NetworkConfig> {
     let network = node.network(attachment.network);
     let today = network.map(|network| network.config.clone());
@@ -155,39 +145,29 @@ fn config(node: &Node, attachment: &NetworkAttachment<'_>) -> Result<NetworkConf
     let of_record = file.and_then(Path::parent).and_then(Path::parent);
     match of_record.or(network.map(|network| network.state_dir.as_path())) {
         None => Ok(config),
-        Some(state_dir) => with_keys(&config, |_, ipam| ipam.set("stateDir", state_dir)),
+        Some(state_dir) => Ok(with_keys(&config, |_, ipam| {
+            ipam.set("stateDir", state_dir);
+        })?),
     }
 }
 
-/// The configuration that leads to the cluster that keeps an address, for the network that holds
-/// it; `None` for an address that no cluster keeps.
+/// The configuration of another network of the address's cluster, changed to this network;
+/// `None` for an address on this node.
 fn of_cluster(node: &Node, attachment: &NetworkAttachment<'_>) -> Result<Option<NetworkConfig>> {
-    let directories = attachment
+    let mut directories = attachment
         .addresses
         .iter()
         .filter_map(|held| held.directory);
-    let mut networks = directories.filter_map(|directory| directory.shared_by.as_ref()?.first());
-    let Some(network) = networks.find_map(|name| node.network(name.as_str())) else {
-        return Ok(None);
-    };
-    let Some((kind, _)) = &network.cluster else {
-        return Ok(None);
-    };
-    let config = with_keys(&network.config, |object, ipam| {
-        object.set("name", attachment.network);
-        ipam.set("delegates", &[kind.allocator]);
-    })?;
-    Ok(Some(config))
-}
-
-/// The configuration with changed keys, at its top level and in `ipam`.
-fn with_keys(
-    config: &NetworkConfig,
-    change: impl FnOnce(&mut Object, &mut Object),
-) -> Result<NetworkConfig> {
-    let mut object: Object = cni::read("configuration", &config.to_raw())?;
-    let mut ipam = config.ipam()?;
-    change(&mut object, &mut ipam);
-    object.set("ipam", &ipam);
-    Ok(NetworkConfig::parse(serde_json::to_vec(&object)?)?)
+    let found = directories.find_map(|directory| {
+        let cluster = directory.cluster.as_ref()?;
+        let network = node.network(cluster.networks.first()?.as_str())?;
+        Some((cluster.kind, network))
+    });
+    let config = found.map(|(kind, network)| {
+        with_keys(&network.config, |object, ipam| {
+            object.set("name", attachment.network);
+            ipam.set("delegates", &[kind.allocator]);
+        })
+    });
+    Ok(config.transpose()?)
 }

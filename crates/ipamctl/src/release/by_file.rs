@@ -1,4 +1,4 @@
-//! Releases one reservation by its file, while its directory is locked.
+//! Removes the file of one reservation, while its directory is locked.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use cni::Object;
@@ -22,12 +22,12 @@ impl Releaser<'_> {
         let (shown, path) = (directory.path.display(), directory.path_of(ip));
         let path = path.display();
         ensure!(
-            directory.shared_by.is_none(),
+            directory.cluster.is_none(),
             "{path} is not a file, but in a cluster: release it without --file-only"
         );
         let data_dir = directory.path.parent();
         let data_dir = data_dir.context("the directory has no parent")?;
-        // The allocator's index, so that it stays up to date.
+        // With the allocator's index, which must stay up to date.
         let mut networks = self.node.networks.iter();
         let network = networks.find(|network| network.folders.data_dir == data_dir);
         let cache_dir = match network {

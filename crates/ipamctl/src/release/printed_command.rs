@@ -1,10 +1,10 @@
-//! Prints the command that releases an attachment, and nothing else.
+//! The command that releases exactly one attachment.
 
 use crate::node::{NetworkAttachment, Node};
 use std::borrow::Cow;
 
-/// The command. It names the container whole, the network and the interface; a reservation
-/// without an interface by its address and network.
+/// The command, with the whole container ID, the network and the interface; for a reservation
+/// without an interface, with its address and network.
 pub(crate) fn release_command(node: &Node, attachment: &NetworkAttachment<'_>) -> String {
     let mut words = vec!["ipamctl".to_owned()];
     words.extend(node.places.words());
@@ -27,7 +27,7 @@ pub(crate) fn release_command(node: &Node, attachment: &NetworkAttachment<'_>) -
     words.join(" ")
 }
 
-/// True if no plugin can release it: nobody knows which one, or it has an invalid name.
+/// True if no plugin can release it: its chain is unknown, or it has an invalid name.
 fn is_released_by_file(node: &Node, attachment: &NetworkAttachment<'_>) -> bool {
     if attachment.ifname.is_none() || attachment.is_shared() {
         return false;
@@ -36,7 +36,7 @@ fn is_released_by_file(node: &Node, attachment: &NetworkAttachment<'_>) -> bool 
     !is_known || attachment.attachment().is_err()
 }
 
-/// The word as a shell reads it.
+/// The word, quoted for a shell.
 fn quoted(word: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

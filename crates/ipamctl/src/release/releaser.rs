@@ -1,4 +1,4 @@
-//! A release, and its time limit: locks and plugins together.
+//! The time limit of a release, including waits for locks.
 
 use std::io;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use state_files::Deadline;
 use crate::node::Node;
 use crate::output::times::rounded;
 
-/// The longest that the release of an attachment by `ipamctl gc` waits.
+/// Time limit of `ipamctl gc` for an attachment.
 pub(crate) const LONGEST: Duration = Duration::from_secs(20);
 
 /// Releases attachments and reservations until a deadline.
@@ -23,7 +23,7 @@ pub(crate) struct Releaser<'a> {
 }
 
 impl<'a> Releaser<'a> {
-    /// A releaser with this much time.
+    /// A releaser with this time limit.
     ///
     /// # Errors
     ///
@@ -37,7 +37,7 @@ impl<'a> Releaser<'a> {
         })
     }
 
-    /// The error of a release that was not finished in time; `None` while there is time.
+    /// The error of a release that has reached its time limit; `None` before.
     pub(super) fn is_over(&self) -> Option<anyhow::Error> {
         let is_over = self.deadline.is_cancelled();
         is_over.then(|| anyhow::anyhow!("not released within {}", self.time))

@@ -1,4 +1,4 @@
-//! Pools that are given in blocks, and the nodes that have claimed these.
+//! Pools with blocks, and the nodes that have claimed these.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use ipam::{Interval, IpNet, Range, RangeSet};
 
 use super::problem;
 
-/// A pool that is given in blocks.
+/// A pool with blocks.
 #[derive(Debug)]
 pub(crate) struct BlockPool {
     pub(crate) name: NetworkName,
@@ -23,7 +23,7 @@ pub(crate) struct BlockPool {
 }
 
 impl BlockPool {
-    /// Number of blocks that a range of the pool has a part in.
+    /// Number of blocks that overlap with a range of the pool.
     pub(crate) fn size(&self) -> u128 {
         let block = |ip: IpAddr| cluster::block::block_of(ip, self.length);
         let covered = self.ranges.ranges().iter().filter_map(|range| {
@@ -34,7 +34,7 @@ impl BlockPool {
         let blocks = covered.into_iter().map(|interval| {
             let bits = if interval.first().is_ipv4() { 32 } else { 128 };
             let in_block = bits - u32::from(self.length);
-            // Of the whole of IPv6, there is one block.
+            // A block of the size of all of IPv6 is the only one.
             (interval.size() - 1).checked_shr(in_block).unwrap_or(0) + 1
         });
         blocks.sum()
@@ -48,31 +48,30 @@ impl BlockPool {
         blocks.into_iter().collect()
     }
 
-    /// Number of blocks by node, in the nodes' order; those with foreign content are `?`.
-    pub(crate) fn by_node(&self) -> BTreeMap<&str, usize> {
-        let mut nodes = BTreeMap::new();
-        for block in &self.claimed {
-            *nodes.entry(block.node()).or_default() += 1;
+    /// The blocks of each node; the node of those with foreign content is `?`.
+    pub(crate) fn by_node(&self) -> BTreeMap<&str, Vec<IpNet>> {
+        let mut nodes: BTreeMap<&str, Vec<IpNet>> = BTreeMap::new();
+        for claimed in &self.claimed {
+            nodes.entry(claimed.node()).or_default().push(claimed.block);
         }
         nodes
     }
 }
 
-/// The pools of a cluster that are given in blocks; definitions that can't be used are problems.
+/// The pools of a cluster with blocks, and the unusable definitions.
 ///
 /// # Errors
 ///
 /// Those of the engine.
 pub(crate) fn block_pools(
     engine: &mut dyn Engine,
-    problems: &mut Vec<Problem>,
-) -> Result<Vec<BlockPool>, EngineError> {
+) -> Result<(Vec<BlockPool>, Vec<Problem>), EngineError> {
     let definitions = definitions(engine)?;
     let mut claimed: BTreeMap<NetworkName, Vec<ClaimedBlock>> = BTreeMap::new();
     for block in claimed_blocks(engine)? {
         claimed.entry(block.pool.clone()).or_default().push(block);
     }
-    let mut pools = Vec::new();
+    let (mut pools, mut problems) = (Vec::new(), Vec::new());
     for pool in definitions {
         match pool {
             Err(unusable) => problems.push(problem(engine, unusable)),
@@ -84,7 +83,7 @@ pub(crate) fn block_pools(
             })),
         }
     }
-    Ok(pools)
+    Ok((pools, problems))
 }
 
 #[cfg(test)]

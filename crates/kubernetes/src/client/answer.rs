@@ -1,6 +1,6 @@
 //! Answers of the API server, and whether they mean that the request was executed.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use cni::{Excerpt, OneLine};
 use http::StatusCode;
@@ -19,6 +19,8 @@ pub(super) struct Answer {
     pub(super) status: StatusCode,
     /// `Retry-After`, in seconds.
     pub(super) retry_after: Option<Duration>,
+    /// `Date`: the API server's clock.
+    pub(super) date: Option<SystemTime>,
     pub(super) body: Vec<u8>,
 }
 

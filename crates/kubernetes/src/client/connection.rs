@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cluster::client::{is_client_refused, is_distrust, reason};
-use http::header::RETRY_AFTER;
+use http::header::{DATE, RETRY_AFTER};
 use http::{Request, Uri};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -131,10 +131,13 @@ impl Connection {
         })?;
         self.used = Instant::now();
         let retry_after = head.headers.get(RETRY_AFTER);
-        let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
+        let seconds = retry_after.and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
+        let date = head.headers.get(DATE);
+        let date = date.and_then(|value| httpdate::parse_http_date(value.to_str().ok()?).ok());
         Ok(Answer {
             status: head.status,
-            retry_after: retry_after.map(Duration::from_secs),
+            date,
+            retry_after: seconds.map(|seconds| Duration::from_secs(seconds.into())),
             body: body.to_bytes().into(),
         })
     }

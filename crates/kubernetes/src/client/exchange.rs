@@ -90,7 +90,10 @@ impl Client<'_> {
                         after = answer.retry_after;
                         answer.said()
                     }
-                    verdict => return Ok((answer, verdict)),
+                    verdict => {
+                        self.date = answer.date;
+                        return Ok((answer, verdict));
+                    }
                 },
             };
             tracing::debug!(

@@ -1,6 +1,7 @@
 //! Errors of the client. Each says whether a change was or may have been made.
 
 use cluster::{EngineError, Kind};
+use serde_json::Value;
 
 use super::answer::Answer;
 use super::request::Request;
@@ -60,6 +61,15 @@ pub(super) fn unreadable(request: &Request, why: &str) -> EngineError {
     let msg = format!(
         "Kubernetes' API was asked to {}, and the answer can't be read: {why}",
         request.in_words()
+    );
+    EngineError::new(Kind::Unable, msg)
+}
+
+/// The error for an object that is deleted only after others have removed its finalizers.
+pub(super) fn kept(request: &Request, finalizers: &Value) -> EngineError {
+    let (of, name) = (request.of.full_name(), &request.name);
+    let msg = format!(
+        "{of}/{name} is not deleted yet: Kubernetes' API keeps it for metadata.finalizers {finalizers}"
     );
     EngineError::new(Kind::Unable, msg)
 }

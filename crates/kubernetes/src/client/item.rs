@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use cluster::{EngineError, Kind};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::Target;
+use super::request::Request;
 
 /// An object as the API server keeps it.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,8 +28,14 @@ pub struct Item {
     pub labels: BTreeMap<String, String>,
     /// `metadata.annotations`.
     pub annotations: BTreeMap<String, String>,
+    /// `metadata.finalizers`; null if there are none.
+    pub finalizers: Value,
+    /// `metadata.ownerReferences`; null if there are none.
+    pub owners: Value,
     /// `spec`; null if only metadata was requested.
     pub spec: Value,
+    /// `status`; null if there is none, or only metadata was requested.
+    pub status: Value,
 }
 
 /// Objects of one resource.
@@ -44,7 +51,7 @@ pub struct List {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Created {
     /// The object was created.
-    Done(Item),
+    Done(Box<Item>),
     /// An object of this name exists. Nothing was changed.
     Exists,
 }
@@ -53,7 +60,7 @@ pub enum Created {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Replaced {
     /// The object was replaced.
-    Done(Item),
+    Done(Box<Item>),
     /// The object has another `resourceVersion` or `uid`. Nothing was changed.
     Changed,
     /// The object doesn't exist.
@@ -101,8 +108,46 @@ impl Item {
             generation: metadata["generation"].as_i64().unwrap_or_default(),
             labels: texts("labels"),
             annotations: texts("annotations"),
+            finalizers: metadata["finalizers"].clone(),
+            owners: metadata["ownerReferences"].clone(),
             spec: object["spec"].take(),
+            status: object["status"].take(),
         })
+    }
+
+    /// Reads an object of the answer to this request.
+    pub(super) fn in_answer(request: &Request, object: Value) -> Result<Self, EngineError> {
+        let item = Self::read(request.of.clone(), object)?;
+        if request.needs_spec() && !item.spec.is_object() {
+            let msg = format!("in the API server's answer, {} has no spec", item.name);
+            return Err(EngineError::new(Kind::Unable, msg));
+        }
+        Ok(item)
+    }
+
+    /// Makes `object` a replacement of exactly this object. Everything that others have written
+    /// into the metadata is kept.
+    pub(crate) fn keep_metadata_in(&self, object: &mut Value) {
+        let mut labels: Map<String, Value> = self
+            .labels
+            .iter()
+            .map(|(name, value)| (name.clone(), value.as_str().into()))
+            .collect();
+        labels.extend(
+            object["metadata"]["labels"]
+                .as_object()
+                .cloned()
+                .unwrap_or_default(),
+        );
+        object["metadata"] = json!({
+            "name": self.name,
+            "uid": self.uid,
+            "resourceVersion": self.revision.to_string(),
+            "labels": labels,
+            "annotations": self.annotations,
+            "finalizers": self.finalizers,
+            "ownerReferences": self.owners,
+        });
     }
 
     /// Identifies the object and its current spec: the UID and the generation.
@@ -113,22 +158,19 @@ impl Item {
 
 impl List {
     /// Adds the objects of a page.
-    pub(super) fn add(&mut self, resource: &Target, page: &mut Value) -> Result<(), EngineError> {
+    pub(super) fn add(&mut self, request: &Request, page: &mut Value) -> Result<(), EngineError> {
         self.revision = revision(&page["metadata"])?;
-        let is_list = page["kind"]
-            .as_str()
-            .is_some_and(|kind| kind.ends_with("List"));
-        let items = match page["items"].take() {
-            Value::Array(items) => items,
+        let items = match page.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => items,
             // An empty list of metadata has null as `items`.
-            Value::Null if is_list => Vec::new(),
+            Some(Value::Null) => Vec::new(),
             _ => {
                 let msg = "the API server's answer has no items";
                 return Err(EngineError::new(Kind::Unable, msg));
             }
         };
         for item in items {
-            self.items.push(Item::read(resource.clone(), item)?);
+            self.items.push(Item::in_answer(request, item)?);
         }
         Ok(())
     }

@@ -1,7 +1,10 @@
 //! Selects the proxy for the API server, from the kubeconfig or the environment.
 
+use std::net::IpAddr;
+
 use cluster::{EngineError, Kind};
 use cni::Environment;
+use http::Uri;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 
 use crate::kubeconfig::{Kubeconfig, refused};
@@ -15,8 +18,8 @@ pub(super) struct Proxy {
 
 /// The proxy for requests to the kubeconfig's API server; `None` to connect directly.
 ///
-/// As with kubectl, the kubeconfig's `proxy-url` precedes `HTTPS_PROXY` and `HTTP_PROXY`. A server
-/// on this machine is reached directly, unless `proxy-url` is set.
+/// As with kubectl, the kubeconfig's `proxy-url` precedes `HTTPS_PROXY` and `HTTP_PROXY`, and has
+/// no exceptions.
 ///
 /// # Errors
 ///
@@ -41,38 +44,42 @@ pub(super) fn proxy(
             None => Err(refused(&kubeconfig.path, &format_args!("proxy-url: {why}"))),
         };
     }
-    let host = server.host().unwrap_or_default();
-    let Some(environment) = environment.filter(|_| !is_this_machine(host)) else {
+    let Some(environment) = environment else {
         return Ok(None);
     };
     let value = |name: &str| match environment.text(name) {
         text if text.is_empty() => environment.text(&name.to_ascii_lowercase()),
         text => text,
     };
-    let name = match server.scheme_str() {
+    let named_by = match server.scheme_str() {
         Some("http") => "HTTP_PROXY",
         _ => "HTTPS_PROXY",
     };
-    let url = value(name);
-    if url.is_empty() {
+    let url = value(named_by);
+    // Any valid proxy tells whether the server is an exception, even if the variable's is invalid.
+    let exceptions = Matcher::builder().all("http://proxy").no(value("NO_PROXY"));
+    let is_excepted = exceptions.build().intercept(server).is_none();
+    if url.is_empty() || is_excepted || is_this_machine(server) {
         return Ok(None);
     }
-    let all = Matcher::builder().all(url.as_str());
-    // An invalid URL in the variable means no proxy, like an exception in NO_PROXY.
-    let Some(proxy) = all.build().intercept(server).filter(is_http) else {
-        return Err(EngineError::new(Kind::Settings, format!("{name}: {why}")));
-    };
-    let all = Matcher::builder().all(url).no(value("NO_PROXY"));
-    let named_by = name;
-    let is_used = all.build().intercept(server).is_some();
-    Ok(is_used.then_some(Proxy { proxy, named_by }))
+    let found = Matcher::builder().all(url).build().intercept(server);
+    match found.filter(is_http) {
+        Some(proxy) => Ok(Some(Proxy { proxy, named_by })),
+        None => {
+            let msg = format!("{named_by}: {why}, or NO_PROXY must except the API server");
+            Err(EngineError::new(Kind::Settings, msg))
+        }
+    }
 }
 
 fn is_http(proxy: &Intercept) -> bool {
     proxy.uri().scheme_str() == Some("http")
 }
 
-fn is_this_machine(host: &str) -> bool {
-    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+/// True if the server's address is a loopback address. Like kubectl, such a server is reached
+/// directly.
+fn is_this_machine(server: &Uri) -> bool {
+    let host = server.host().unwrap_or_default();
+    let ip: Result<IpAddr, _> = host.trim_matches(['[', ']']).parse();
+    host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.is_loopback())
 }

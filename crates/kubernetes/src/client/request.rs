@@ -16,6 +16,15 @@ pub(super) const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
 /// Objects in a page of a list.
 const PAGE: u32 = 1000;
 
+/// `kind` of a list of metadata.
+const METADATA_LIST: &str = "PartialObjectMetadataList";
+
+/// `Accept` of a list of metadata.
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// `Content-Type` of a JSON merge patch.
+const MERGE_PATCH: &str = "application/merge-patch+json";
+
 /// Field manager of imported pools. The admission policy for manual changes of pools exempts it,
 /// since an import itself compares the change with the addresses that are reserved.
 const IMPORT: &str = "ipamctl-import";
@@ -78,7 +87,7 @@ impl Request {
             list = list.with("continue", token);
         }
         if only_metadata {
-            list.accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+            list.accept = METADATA;
         }
         list
     }
@@ -91,11 +100,21 @@ impl Request {
         Self::new(Method::PUT, of, name(object)).writing(object, dry_run)
     }
 
-    /// A JSON merge patch (RFC 7396) of an object.
+    /// A JSON merge patch (RFC 7396) of an object without its status.
     pub(super) fn merge(of: impl Into<Target>, patch: &Value) -> Self {
         let request = Self::new(Method::PATCH, of, name(patch));
         Self {
-            content_type: "application/merge-patch+json",
+            content_type: MERGE_PATCH,
+            ..request.writing(patch, false)
+        }
+    }
+
+    /// A JSON merge patch of an object's status.
+    pub(super) fn merge_status(of: impl Into<Target>, patch: &Value) -> Self {
+        let mut request = Self::new(Method::PATCH, of, name(patch));
+        request.target.push_str("/status");
+        Self {
+            content_type: MERGE_PATCH,
             ..request.writing(patch, false)
         }
     }
@@ -153,6 +172,24 @@ impl Request {
     pub(super) fn in_words(&self) -> String {
         let words = format!("{} {} {}", self.verb(), self.of.full_name(), self.name);
         words.trim_end().to_owned()
+    }
+
+    /// True if the API server may answer the request with an object of this kind.
+    pub(super) fn expects(&self, kind: &str) -> bool {
+        let of = self.of.kind();
+        match self.verb() {
+            "list" if self.accept == METADATA && kind == METADATA_LIST => true,
+            "list" => kind.strip_suffix("List") == Some(of),
+            "delete" => kind == "Status" || kind == of,
+            _ => kind == of,
+        }
+    }
+
+    /// True if each object of the answer has a spec. Nothing can be concluded about the holder of
+    /// an address from an answer without it.
+    pub(super) fn needs_spec(&self) -> bool {
+        let is_optional = self.of == Resource::Restore.into();
+        matches!(self.of, Target::Own(_)) && !is_optional && self.accept != METADATA
     }
 
     /// The RBAC verb that the request needs.

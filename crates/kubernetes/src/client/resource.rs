@@ -99,6 +99,17 @@ impl OtherResource {
         Target::InNamespace(self, namespace.to_owned())
     }
 
+    /// `kind` of an object.
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Node => "Node",
+            Self::Pod => "Pod",
+            Self::NetworkAttachmentDefinition => "NetworkAttachmentDefinition",
+            Self::IpPool => "IPPool",
+            Self::OverlappingReservation => "OverlappingRangeIPReservation",
+        }
+    }
+
     /// The API group, its version, and the name in a path.
     fn names(self) -> (&'static str, &'static str, &'static str) {
         match self {
@@ -156,6 +167,14 @@ impl Target {
     /// The API group; empty for the core group.
     pub(super) fn group(&self) -> &'static str {
         self.names().0
+    }
+
+    /// `kind` of an object.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Own(resource) => resource.kind(),
+            Self::Other(resource) | Self::InNamespace(resource, _) => resource.kind(),
+        }
     }
 
     fn names(&self) -> (&'static str, &'static str, &'static str) {

@@ -8,30 +8,51 @@ use super::Engine;
 use crate::objects::{attachment, held, stored};
 use crate::{Item, Replaced, Resource};
 
-/// Annotation of a registration: the time when addresses of the node were created elsewhere.
-const TAKEN_OVER: &str = "ipam-delegated.io/addresses-taken-over";
+/// Annotation of a registration: since this time, addresses of the node are being created
+/// elsewhere. Until it is removed, the node's index isn't complete.
+const TAKING_OVER: &str = "ipam-delegated.io/addresses-being-taken-over";
 
 /// Most times that an annotation is written again, because the registration was changed meanwhile.
 const MOST_TRIES: u32 = 10;
 
 impl Engine<'_> {
-    /// Tells a node that addresses were created for it elsewhere, so its index isn't complete any
-    /// more. (A node without a registration has no complete index.)
+    /// Tells a node that addresses are created for it elsewhere from now on. Until
+    /// [`Self::end_taking_over`], it asks the API server which addresses an attachment has, even if
+    /// this process is killed. (A node without a registration asks it anyway.)
     ///
     /// # Errors
     ///
     /// See [`cluster::Kind`].
-    pub fn tell_node(&mut self, node: &str) -> Result<(), EngineError> {
+    pub fn begin_taking_over(&mut self, node: &str) -> Result<(), EngineError> {
+        let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
+        self.annotate_node(node, (TAKING_OVER, Some(&now)))
+    }
+
+    /// Tells a node that no more addresses are created for it elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// See [`cluster::Kind`].
+    pub fn end_taking_over(&mut self, node: &str) -> Result<(), EngineError> {
+        // For a node that has registered meanwhile.
+        self.begin_taking_over(node)?;
+        self.annotate_node(node, (TAKING_OVER, None))
+    }
+
+    /// Annotates the registration of a node, if the node has one.
+    fn annotate_node(
+        &mut self,
+        node: &str,
+        annotation: (&str, Option<&str>),
+    ) -> Result<(), EngineError> {
         for _ in 0..MOST_TRIES {
             let Some(item) = self.client.get(Resource::IpamNode, node)? else {
                 return Ok(());
             };
-            let now = humantime::format_rfc3339_nanos(std::time::SystemTime::now()).to_string();
-            let annotations = [(TAKEN_OVER, Some(now.as_str()))];
-            let told = self
+            let annotated = self
                 .client
-                .annotate(Resource::IpamNode, &item, &annotations)?;
-            if let Replaced::Done(_) = told {
+                .annotate(Resource::IpamNode, &item, &[annotation])?;
+            if let Replaced::Done(_) = annotated {
                 return Ok(());
             }
         }
@@ -143,15 +164,17 @@ impl Engine<'_> {
     /// Otherwise completes the index again.
     fn is_index_current(&mut self) -> Result<bool, EngineError> {
         let cluster = self.client.cluster_id()?;
-        let registration = self.client.get(Resource::IpamNode, self.node)?;
-        let is_current = match (&self.index, &registration) {
-            (Some(index), Some(item)) => index.follows(cluster, item.revision),
-            _ => false,
+        let Some(registration) = self.client.get(Resource::IpamNode, self.node)? else {
+            return Ok(false);
         };
-        if is_current {
-            self.registration = registration;
-        } else {
-            self.list_index(cluster)?;
+        if registration.annotations.contains_key(TAKING_OVER) {
+            return Ok(false);
+        }
+        let index = self.index.as_ref();
+        let is_current = index.is_some_and(|index| index.follows(cluster, registration.revision));
+        match is_current {
+            true => self.registration = Some(registration),
+            false => _ = self.list_index(cluster)?,
         }
         Ok(is_current)
     }

@@ -168,8 +168,10 @@ impl Engine<'_> {
             _ => None,
         };
         if let Some((pool, ip)) = &address {
-            self.asked_for.remove(&(pool.clone(), *ip));
-            self.view.note(pool, *ip, true);
+            let is_noted = self.asked_for.remove(&(pool.clone(), *ip));
+            if !is_noted {
+                self.view.note(pool, *ip, true);
+            }
         }
         if let Some(held) = held {
             self.note(held)?;
@@ -179,14 +181,14 @@ impl Engine<'_> {
             Err(error) if error.kind == cluster::Kind::Lost => {
                 // The answer was lost. The object shows whether it was created.
                 match self.client.get(kind, &name) {
-                    Ok(Some(item)) if item.spec == object["spec"] => Ok(Created::Done(item)),
+                    Ok(Some(item)) if item.spec == object["spec"] => Ok(Created::Done(item.into())),
                     _ => Err(error),
                 }
             }
             Ok(Created::Exists) => match self.client.get(kind, &name)? {
                 // An earlier execution of the request has created it: for example, a load balancer
                 // sent it twice.
-                Some(item) if item.spec == object["spec"] => Ok(Created::Done(item)),
+                Some(item) if item.spec == object["spec"] => Ok(Created::Done(item.into())),
                 found => {
                     exists = found;
                     Ok(Created::Exists)
@@ -197,7 +199,7 @@ impl Engine<'_> {
         match outcome {
             Ok(Created::Done(item)) => {
                 self.saw(item.revision)?;
-                created.push(item);
+                created.push(*item);
                 Ok(true)
             }
             Ok(Created::Exists) => {
@@ -266,9 +268,7 @@ impl Engine<'_> {
                         let created = self.client.create(kind, &object, false)?;
                         return Ok(matches!(created, Created::Done(_)));
                     }
-                    object["metadata"]["annotations"] = serde_json::json!(item.annotations);
-                    object["metadata"]["uid"] = item.uid.into();
-                    object["metadata"]["resourceVersion"] = item.revision.to_string().into();
+                    item.keep_metadata_in(&mut object);
                     self.client.replace(kind, &object, false)?
                 }
             };

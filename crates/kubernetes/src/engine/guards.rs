@@ -9,8 +9,28 @@ use crate::objects::stored;
 use crate::view::Verified;
 use crate::{Item, Resource};
 
-/// Pools that the conditions of a change have read, by name.
-type Pools = HashMap<String, Option<Item>>;
+/// The pools of a change.
+struct Pools<'c> {
+    /// The names of those whose definition is a condition.
+    defined: Vec<&'c str>,
+    /// Those that the conditions have read, by name.
+    read: HashMap<String, Option<Item>>,
+}
+
+impl<'c> Pools<'c> {
+    fn of(conditions: &[&'c Condition]) -> Self {
+        let defined = |condition: &&'c Condition| match *condition {
+            Condition::Value(Key::Pool(pool), _) | Condition::Revision(Key::Pool(pool), _) => {
+                Some(pool.as_str())
+            }
+            _ => None,
+        };
+        Self {
+            defined: conditions.iter().filter_map(defined).collect(),
+            read: HashMap::new(),
+        }
+    }
+}
 
 /// The objects that the change itself has created.
 #[derive(Debug, Default)]
@@ -36,7 +56,7 @@ impl Engine<'_> {
         conditions: &[&Condition],
         own: &Own<'_>,
     ) -> Result<bool, EngineError> {
-        let mut pools = Pools::new();
+        let mut pools = Pools::of(conditions);
         for condition in conditions {
             let holds = self.holds(condition, own, &mut pools)?;
             if !holds {
@@ -51,15 +71,15 @@ impl Engine<'_> {
         &mut self,
         condition: &Condition,
         own: &Own<'_>,
-        pools: &mut Pools,
+        pools: &mut Pools<'_>,
     ) -> Result<bool, EngineError> {
         let mut found = |key: &Key| match key {
             Key::Pool(pool) => {
-                let item = self.pool(pool, pools)?.cloned();
-                if let Some(item) = &item {
+                let item = self.pool(pool, pools)?;
+                if let Some(item) = item {
                     self.refuse_overlaps_of(item)?;
                 }
-                Ok(item.map(|item| stored(Resource::Pool, &item)))
+                Ok(item.map(|item| stored(Resource::Pool, item)))
             }
             Key::Node(node) if *node == self.node && self.registration.is_some() => {
                 let item = self.registration.take();
@@ -75,10 +95,11 @@ impl Engine<'_> {
             Condition::Revision(key, revision) => {
                 found(key)?.is_some_and(|stored: Stored| stored.revision == *revision)
             }
-            Condition::Empty(Group::Marks) => !self.is_restored()?,
+            Condition::Empty(Group::Marks) => !self.is_stopped(pools)?,
             Condition::Empty(Group::Held(holding)) => self.holds_no_other(holding, own)?,
             Condition::Empty(Group::Blocks(Some(pool))) => self.has_no_block(pool, pools)?,
             Condition::Empty(group) => self.group(group, false)?.is_empty(),
+            Condition::NoneChangedSince(Group::Pools, revision) => self.no_pool_changed(*revision)?,
             Condition::NoneChangedSince(group, revision)
             // Addresses and blocks are never changed.
             | Condition::NoneCreatedSince(group, revision) => {
@@ -92,13 +113,31 @@ impl Engine<'_> {
     fn pool<'p>(
         &mut self,
         name: &str,
-        pools: &'p mut Pools,
+        pools: &'p mut Pools<'_>,
     ) -> Result<Option<&'p Item>, EngineError> {
-        if !pools.contains_key(name) {
+        if !pools.read.contains_key(name) {
             let item = self.client.get(Resource::Pool, name)?;
-            pools.insert(name.to_owned(), item);
+            pools.read.insert(name.to_owned(), item);
         }
-        Ok(pools[name].as_ref())
+        Ok(pools.read[name].as_ref())
+    }
+
+    /// True if nothing new may be given. A restore is noted in all pools, so one pool shows it.
+    fn is_stopped(&mut self, pools: &mut Pools<'_>) -> Result<bool, EngineError> {
+        if let Some(name) = pools.defined.first().copied()
+            && let Some(pool) = self.pool(name, pools)?
+        {
+            return self.is_stopped_by(pool);
+        }
+        self.is_restored()
+    }
+
+    /// True if no pool's spec was changed after this revision, or after the pools were listed.
+    fn no_pool_changed(&mut self, revision: i64) -> Result<bool, EngineError> {
+        let pools = self.labelled(Resource::Pool, None, false)?;
+        Ok(pools.iter().all(|pool| {
+            pool.revision <= revision || self.listed_pools.get(&pool.name) == Some(&pool.spec_id())
+        }))
     }
 
     /// True if the attachment holds only the addresses that this change has created. Of two
@@ -114,20 +153,29 @@ impl Engine<'_> {
 
     /// True if no node has a block of the pool. A pool without `block` gets no new blocks, so this
     /// stays true until its spec changes.
-    fn has_no_block(&mut self, pool: &str, pools: &mut Pools) -> Result<bool, EngineError> {
-        let spec = match self.pool(pool, pools)? {
-            Some(item) if item.spec["block"].is_null() => item.spec_id(),
-            // A pool with `block`, or a deleted pool whose blocks may still exist.
-            _ => return Ok(self.of_pool(Resource::Block, Some(pool), false)?.is_empty()),
+    fn has_no_block(&mut self, pool: &str, pools: &mut Pools<'_>) -> Result<bool, EngineError> {
+        let is_without = |engine: &mut Self| {
+            Ok(engine
+                .of_pool(Resource::Block, Some(pool), false)?
+                .is_empty())
         };
-        if self.view.is_verified(Verified::WithoutBlocks, pool, &spec) {
-            return Ok(true);
+        match self.pool(pool, pools)? {
+            Some(item) if item.spec["block"].is_null() => {
+                let spec = item.spec_id();
+                self.verify_once(Verified::WithoutBlocks, (pool, &spec), is_without)
+            }
+            // A pool with `block`, or a deleted pool whose blocks may still exist.
+            _ => is_without(self),
         }
-        let is_without = self.of_pool(Resource::Block, Some(pool), false)?.is_empty();
-        if is_without {
-            self.view
-                .note_verified(Verified::WithoutBlocks, pool, &spec);
-        }
-        Ok(is_without)
+    }
+
+    /// Verifies a property of a pool with this spec, unless a call of this node has done so.
+    pub(super) fn verify_once(
+        &mut self,
+        what: Verified,
+        pool: (&str, &str),
+        mut verify: impl FnMut(&mut Self) -> Result<bool, EngineError>,
+    ) -> Result<bool, EngineError> {
+        self.beside_view(|engine, view, time| view.verify(what, pool, time, || verify(engine)))
     }
 }

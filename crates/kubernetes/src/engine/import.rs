@@ -24,9 +24,11 @@ impl Engine<'_> {
         let Created::Done(mark) = created else {
             return Err(self.refuse_import()?);
         };
-        let done = self
-            .renew_any_restore()
-            .and_then(|()| self.import_alone(change));
+        let stopped = self.renew_any_restore();
+        let stopped = stopped.and_then(|restore| self.note_in_pools(&restore));
+        // No pool is written yet, so the mark needn't stay.
+        let stopped = stopped.map_err(|error| unable(error.msg));
+        let done = stopped.and_then(|()| self.import_alone(change));
         if matches!(&done, Err(error) if error.may_have_changed()) {
             // The mark stays, because some of the pools may be written.
             return done;
@@ -62,7 +64,11 @@ impl Engine<'_> {
             .client
             .delete(Resource::Restore, IMPORT, Some(&mark.uid), None);
         let ended = match deleted {
-            Ok(Deleted::Done) => self.sweep_or_leave(),
+            Ok(Deleted::Done) => self.sweep_or_leave().map(|()| {
+                if let Err(error) = self.remove_notes() {
+                    tracing::warn!(%error, "each ADD makes one more request until the next import");
+                }
+            }),
             // Addresses may have been given meanwhile.
             Ok(Deleted::Missing | Deleted::Changed) => Err(unable(
                 "the mark of this import was deleted by others while it ran",
@@ -121,12 +127,7 @@ impl Engine<'_> {
             let created = self.client.create(Resource::Pool, new, dry_run)?;
             return Ok(matches!(created, Created::Done(_)));
         };
-        let revision = old.revision.to_string();
-        let metadata = &mut new["metadata"];
-        metadata["uid"] = old.uid.as_str().into();
-        metadata["resourceVersion"] = revision.as_str().into();
-        metadata["labels"] = serde_json::json!(old.labels);
-        metadata["annotations"] = serde_json::json!(old.annotations);
+        old.keep_metadata_in(new);
         let replaced = self.client.replace(Resource::Pool, new, dry_run)?;
         Ok(matches!(replaced, Replaced::Done(_)))
     }

@@ -1,8 +1,8 @@
 //! Restores: while one exists, nothing new is given.
 //!
-//! A claim reads only one object, the restore named `cluster`. It is written with a new revision
-//! after each mark. It is deleted only in the revision that it had before all marks were found to
-//! be missing. So it exists while any mark does.
+//! One object tells whether there are marks: the restore named `cluster`. It is written with a new
+//! revision after each mark. It is deleted only in the revision that it had before all marks were
+//! found to be missing. So it exists while any mark does. See also [`super::restore_notes`].
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -27,7 +27,11 @@ const POLICY: Duration = Duration::from_millis(200);
 impl Engine<'_> {
     /// True if nothing new may be given.
     pub(super) fn is_restored(&mut self) -> Result<bool, EngineError> {
-        Ok(self.client.get(Resource::Restore, ANY_RESTORE)?.is_some())
+        Ok(self.any_restore()?.is_some())
+    }
+
+    fn any_restore(&mut self) -> Result<Option<Item>, EngineError> {
+        self.client.get(Resource::Restore, ANY_RESTORE)
     }
 
     /// All marks.
@@ -47,36 +51,39 @@ impl Engine<'_> {
             if self.client.create(kind, &restore(&name), false)? == Created::Exists
                 && must_be_missing
             {
-                // The process that wrote the mark may have been killed before it wrote the restore
-                // of the cluster.
-                if !self.is_restored()? {
-                    self.renew_any_restore()?;
-                }
-                return Ok(false);
+                // The process that wrote the mark may have been killed before it wrote the rest.
+                let restore = self.renew_any_restore()?;
+                return self.note_in_pools(&restore).map(|()| false);
             }
         }
-        self.renew_any_restore().map(|()| true)
+        let restore = self.renew_any_restore()?;
+        self.note_in_pools(&restore).map(|()| true)
     }
 
     /// Writes the restore of the cluster with a new revision.
-    pub(super) fn renew_any_restore(&mut self) -> Result<(), EngineError> {
+    pub(super) fn renew_any_restore(&mut self) -> Result<Item, EngineError> {
+        let mut before = None;
         for _ in 0..MOST_TRIES {
             let mut object = restore(ANY_RESTORE);
-            let is_written = match self.client.get(Resource::Restore, ANY_RESTORE)? {
-                None => matches!(
-                    self.client.create(Resource::Restore, &object, false)?,
-                    Created::Done(_)
-                ),
-                Some(item) => {
-                    object["metadata"]["resourceVersion"] = item.revision.to_string().into();
-                    matches!(
-                        self.client.replace(Resource::Restore, &object, false)?,
-                        Replaced::Done(_)
-                    )
+            match self.any_restore()? {
+                // Another process has renewed it since.
+                Some(item) if before.is_some_and(|before| before != item.revision) => {
+                    return Ok(item);
                 }
-            };
-            if is_written {
-                return Ok(());
+                None => {
+                    let created = self.client.create(Resource::Restore, &object, false)?;
+                    if let Created::Done(restore) = created {
+                        return Ok(*restore);
+                    }
+                }
+                Some(item) => {
+                    before = Some(item.revision);
+                    item.keep_metadata_in(&mut object);
+                    let replaced = self.client.replace(Resource::Restore, &object, false)?;
+                    if let Replaced::Done(restore) = replaced {
+                        return Ok(*restore);
+                    }
+                }
             }
         }
         Err(unable(
@@ -86,8 +93,7 @@ impl Engine<'_> {
 
     /// Deletes the restore of the cluster, if no mark exists any more.
     pub(super) fn sweep(&mut self) -> Result<(), EngineError> {
-        let Some(Item { uid, revision, .. }) = self.client.get(Resource::Restore, ANY_RESTORE)?
-        else {
+        let Some(Item { uid, revision, .. }) = self.any_restore()? else {
             return Ok(());
         };
         if !self.marks()?.is_empty() {

@@ -1,13 +1,15 @@
-//! Refuses pools that overlap with others. People may define such pools, because the API server
-//! doesn't compare them.
+//! Refuses pools that would give an address twice: pools that overlap with others, and those with
+//! addresses that are still held of pools which were deleted or changed. People may define such
+//! pools, because the API server compares no objects with each other.
 
 use cluster::contents::DefinedPool;
 use cluster::import::refuse_overlaps;
 use cluster::{Condition, EngineError, Key, Kind as Failure};
-use ipam::Interval;
+use ipam::{Interval, Range};
 
 use super::Engine;
-use crate::objects::path;
+use crate::names::{key_of, prefixes};
+use crate::objects::{label, path};
 use crate::view::Verified;
 use crate::{Item, Resource};
 
@@ -28,14 +30,18 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Refuses a pool that overlaps with another one, or with a block of another one. Of two
-    /// pools, the one that is verified later is compared with the other, so one verification of each
-    /// spec is enough.
+    /// Refuses a pool that overlaps with another one, with a block of another one, or with an
+    /// address that is held of another one. Of two pools, the one that is verified later is
+    /// compared with the other, so one verification of each spec is enough.
     pub(super) fn refuse_overlaps_of(&mut self, pool: &Item) -> Result<(), EngineError> {
         let spec = pool.spec_id();
-        if self.view.is_verified(Verified::Apart, &pool.name, &spec) {
-            return Ok(());
-        }
+        let compare = |engine: &mut Self| engine.compare(pool).map(|()| true);
+        let compared = self.verify_once(Verified::Apart, (&pool.name, &spec), compare);
+        compared.map(|_| ())
+    }
+
+    /// Compares a pool with all that others have.
+    fn compare(&mut self, pool: &Item) -> Result<(), EngineError> {
         // A pool with an invalid definition gives no addresses, so it is skipped.
         let read = |item: &Item| {
             let path = path(Resource::Pool, &item.name);
@@ -57,8 +63,7 @@ impl Engine<'_> {
             }
         }
         self.refuse_blocks_in(&own[0])?;
-        self.view.note_verified(Verified::Apart, &pool.name, &spec);
-        Ok(())
+        self.refuse_held_in(&own[0])
     }
 
     /// Refuses a pool with addresses of another pool's blocks. A node gives the addresses of its
@@ -75,6 +80,45 @@ impl Engine<'_> {
                     "pool {} overlaps with {}, which a node has: an address would be given twice; nothing is given of {} before the node has given it back",
                     pool.name,
                     cluster::Engine::path(self, &block.key),
+                    pool.name
+                );
+                return Err(EngineError::new(Failure::Settings, msg));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a pool with addresses that are held of another pool, which gave them before it was
+    /// deleted or changed.
+    fn refuse_held_in(&mut self, pool: &DefinedPool) -> Result<(), EngineError> {
+        let ranges = &pool.definition.pool.ranges;
+        let (others, prefix) = (format!("{}!={}", label("pool"), pool.name), label("prefix"));
+        let selectors = match prefixes(ranges.ranges().iter().map(Range::addresses)) {
+            // Addresses of earlier versions don't have the label.
+            Some(prefixes) => {
+                let prefixes = Vec::from_iter(prefixes).join(",");
+                vec![
+                    format!("{others},{prefix} in ({prefixes})"),
+                    format!("{others},!{prefix}"),
+                ]
+            }
+            None => vec![others],
+        };
+        let mut items = Vec::new();
+        for selector in selectors {
+            let list = self.client.list(Resource::Address, Some(&selector), true)?;
+            items.extend(list.items);
+        }
+        for item in &items {
+            if let Some(key @ Key::Address(_, ip)) = &key_of(Resource::Address, &item.name)
+                && ranges.contains(*ip)
+            {
+                let node = item.labels.get(&label("node"));
+                let msg = format!(
+                    "pool {} overlaps with {}, which {} holds: an address would be given twice; nothing is given of {} before that address is released",
+                    pool.name,
+                    cluster::Engine::path(self, key),
+                    node.map_or("a node", String::as_str),
                     pool.name
                 );
                 return Err(EngineError::new(Failure::Settings, msg));

@@ -14,6 +14,8 @@ use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 pub(crate) enum Reply {
     /// Answers with this status, these header lines, and this body.
     Answer(u16, &'static str, Vec<u8>),
+    /// Answers with these bytes, and closes the connection.
+    Raw(Vec<u8>),
     /// Closes the connection.
     Close,
     /// Answers with an endless body.
@@ -173,6 +175,10 @@ impl State {
                     let head =
                         format!("HTTP/1.1 {status} X\r\n{headers}Content-Length: {length}\r\n\r\n");
                     to.write_all(&[head.as_bytes(), &body].concat())
+                }
+                Some(Reply::Raw(answer)) => {
+                    let _ = to.write_all(&answer).and_then(|()| to.flush());
+                    return;
                 }
                 Some(Reply::Endless) => endless(to),
                 Some(Reply::WithoutTls) => {

@@ -3,6 +3,7 @@
 mod fake_server;
 mod kubeconfigs;
 mod setting;
+mod strange_answers;
 mod tls;
 
 use std::io;
@@ -197,17 +198,6 @@ fn a_dry_run_is_never_lost() {
 }
 
 #[test]
-fn an_answer_that_is_too_long_or_no_object_is_refused() {
-    for reply in [Reply::Endless, Reply::Answer(200, "", b"[]".to_vec())] {
-        let server = FakeServer::start([reply]);
-        let setting = to(&server);
-        let mut client = Client::new(&setting.settings, None);
-        let error = client.get(POOL, "blue").unwrap_err();
-        assert_eq!(error.kind, Kind::Unable, "{error}");
-    }
-}
-
-#[test]
 fn a_refused_connection_leaves_nothing_sent() {
     let closed = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let url = format!("http://{}", closed.local_addr().unwrap());
@@ -252,7 +242,10 @@ fn refusals_say_what_to_do() {
 fn a_list_is_read_by_pages_and_starts_again_when_they_expire() {
     let page = |items: &[_], token: &str| {
         let metadata = json!({"resourceVersion": "42", "continue": token});
-        Reply::object(200, &json!({"metadata": metadata, "items": items}))
+        Reply::object(
+            200,
+            &json!({"kind": "PoolList", "metadata": metadata, "items": items}),
+        )
     };
     let empty = json!({"kind": "PoolList", "metadata": {"resourceVersion": "43"}, "items": null});
     let (a, b) = (pool("a", 1), pool("b", 2));
@@ -315,6 +308,11 @@ fn requests_go_through_the_proxy_of_the_call() {
     let error = client.get(POOL, "blue").unwrap_err();
     assert_eq!(error.kind, Kind::Settings, "{error}");
     assert!(error.msg.starts_with("HTTP_PROXY: it must be"), "{error}");
+    // The proxy isn't used for this server.
+    let environment = environment.with("NO_PROXY", ".invalid");
+    let mut client = Client::new(&setting.settings, None).with_environment(&environment);
+    let error = client.get(POOL, "blue").unwrap_err();
+    assert_eq!(error.kind, Kind::Unreachable, "{error}");
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod source;
 mod template;
 
 use cni::{About, Attachment, Call, Error, Object, Plugin, Reply, code};
+use ipam::pools_or_nothing;
 
 use choice::Choice;
 use compiled::Compiled;
@@ -59,7 +60,7 @@ impl Plugin for IpamDsRules {
     /// All pools, because GC has no container.
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
         let all = with_catalogue(call, all_pools);
-        Ok(or_nothing(all.and_then(|pools| reply(call, pools))))
+        Ok(pools_or_nothing(all.and_then(|pools| reply(call, pools))))
     }
 
     /// Only verifies the catalogue. Prints no pool: one full pool must not make the node unready.
@@ -86,14 +87,7 @@ fn choice(call: &Call<'_>) -> Result<Choice, Error> {
 
 /// `prevResult` with the chosen pools. On DEL and CHECK, it already has their routes and DNS.
 fn chosen_if_possible(call: &Call<'_>) -> Reply {
-    or_nothing(choice(call).and_then(|choice| reply(call, choice.pools)))
-}
-
-fn or_nothing(reply: Result<Reply, Error>) -> Reply {
-    reply.unwrap_or_else(|error| {
-        tracing::debug!(%error, "no pools are printed");
-        Reply::Nothing
-    })
+    pools_or_nothing(choice(call).and_then(|choice| reply(call, choice.pools)))
 }
 
 fn reply(call: &Call<'_>, pools: Vec<Object>) -> Result<Reply, Error> {

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 const PREFIX: usize = 17;
 
 /// A checksum against accidents, not against malice: FNV-1a over words of 64 bits. The seed
-/// is the checksum of the part before it, so that parts of two files never go together.
+/// is the checksum of the part before it, so that parts of different files don't match.
 pub(super) fn checksum(seed: u64, bytes: &[u8]) -> u64 {
     bytes
         .chunks(8)

@@ -11,14 +11,12 @@ impl Store<'_> {
     /// The address that the pool of this index gave last.
     pub fn last_reserved(&mut self, pool: usize) -> Option<IpAddr> {
         let opened = LastReserved::open(&self.directory, pool);
-        let ip = match &opened {
-            Ok(file) => file.ip(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            // The file may be read-only.
-            Err(_) => last_reserved::read(&self.directory, pool)
-                .inspect_err(|error| tracing::warn!(pool, %error, "the rotation starts again"))
-                .unwrap_or_default(),
-        };
+        if let Err(error) = &opened
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(pool, %error, "the rotation starts again");
+        }
+        let ip = opened.as_ref().ok().and_then(LastReserved::ip);
         self.last_reserved = Some((pool, opened.ok()));
         ip
     }

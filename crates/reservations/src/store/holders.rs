@@ -72,7 +72,7 @@ impl Store<'_> {
     ///
     /// # Errors
     ///
-    /// Code 5, naming the path; code 11 if it isn't known.
+    /// Code 5, naming the path; code 11 if it is unknown.
     pub fn is_of_call(&self, ip: IpAddr, call: &str, has_answered: bool) -> Result<bool, Error> {
         match origin::read(&self.directory, ip, Fact::Call).map_err(|e| self.failed(ip, e))? {
             Noted::Id(id) => Ok(id == call),

@@ -58,7 +58,7 @@ fn each_step_is_read_back_as_from_a_chains_record() {
     record.deleting();
     let deleting = read(folder).unwrap();
     assert_eq!(deleting.state, RecordState::Deleting);
-    assert_eq!(deleting.caller_line().unwrap().get(), "2");
+    assert_eq!(deleting.caller_lines.last().unwrap().get(), "2");
     record.remove();
     assert!(read(folder).is_none());
     assert!(
@@ -142,7 +142,7 @@ fn the_callers_lines_are_in_the_record_until_the_attachment_is_released() {
     assert!(append(&folder, "1").is_none());
     chain.add(&attachment()).unwrap();
     assert_eq!(
-        record(&folder).unwrap().caller_line().unwrap().get(),
+        record(&folder).unwrap().caller_lines.last().unwrap().get(),
         r#"{"pool": "a"}"#
     );
     append(&folder, "\"answered\"").unwrap().unwrap();

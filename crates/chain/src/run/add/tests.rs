@@ -6,13 +6,7 @@ use crate::tests::{Script, attachment, config, names};
 fn add(script: &Script, delegates: &[&str], prev: &str) -> Result<JsonOutput, Box<FailedAdd>> {
     let (config, names) = (config(prev), names(delegates));
     script.run(&names, &config, |delegates| {
-        let adding = Adding {
-            delegates,
-            attachment: &attachment(),
-            config: &config,
-            names: &names,
-        };
-        adding.run(AnswerMode::Last, |_, _| {}, |_| Ok(()))
+        delegates.add(&attachment(), |_, _| {}, |_| Ok(()))
     })
 }
 
@@ -30,7 +24,7 @@ fn each_delegate_gets_the_result_of_the_one_before_it() {
 #[test]
 fn each_result_is_told_as_the_next_prev_result() {
     let first = r#"{"ips":[{"address":"10.0.0.2/24"}]}"#;
-    let script = Script::new(&[
+    let mut script = Script::new(&[
         ("a", Command::Add, Some(first)),
         (
             "b",
@@ -38,17 +32,12 @@ fn each_result_is_told_as_the_next_prev_result() {
             Some(r#"{"ips":[{"address":"fd00::2/64"}],"b":1}"#),
         ),
     ]);
+    script.answer = AnswerMode::Merged;
     let (config, names) = (config(""), names(&["a", "b"]));
     let mut told = Vec::new();
     let tell = |raw: &RawValue, is_last| told.push((raw.get().to_owned(), is_last));
     let result = script.run(&names, &config, |delegates| {
-        let adding = Adding {
-            delegates,
-            attachment: &attachment(),
-            config: &config,
-            names: &names,
-        };
-        adding.run(AnswerMode::Merged, tell, |_| Ok(())).unwrap()
+        delegates.add(&attachment(), tell, |_| Ok(())).unwrap()
     });
     assert_eq!(told[0], (first.to_owned(), false));
     assert_eq!(told[1], (result.json().get().to_owned(), true));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::output::svg::{Canvas, Square};
 use crate::shared_pools::blocks::BlockPool;
 
-/// Most squares of a pool. Of a larger one, only the claimed blocks are drawn.
+/// Most squares of a pool. For a larger pool, only the claimed blocks are drawn.
 const MOST_CELLS: u128 = 4096;
 
 /// The picture of these pools.
@@ -27,23 +27,15 @@ pub(super) fn picture(pools: &[BlockPool]) -> Canvas {
         ));
         let mut squares = BTreeMap::new();
         if pool.size() <= MOST_CELLS {
-            for block in pool.blocks() {
-                let square = Square {
-                    title: Some(format!("{block} free")),
-                    class: "free",
-                    ..Square::default()
-                };
-                squares.insert(block, square);
-            }
+            let free = pool.blocks().into_iter();
+            squares.extend(free.map(|block| (block, Square::new("free", format!("{block} free")))));
         }
-        for claimed in &pool.claimed {
-            let node = claimed.node();
-            let square = Square {
-                title: Some(format!("{} {node}", claimed.block)),
-                colour: colours.get(node).cloned(),
-                ..Square::default()
-            };
-            squares.insert(claimed.block, square);
+        for (node, blocks) in pool.by_node() {
+            squares.extend(blocks.into_iter().map(|block| {
+                let colour = colours.get(node).cloned();
+                let square = Square::new("", format!("{block} {node}"));
+                (block, Square { colour, ..square })
+            }));
         }
         let squares = squares.into_iter();
         canvas.rows(squares.map(|(block, square)| (block.to_string(), square)));

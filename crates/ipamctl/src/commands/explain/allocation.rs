@@ -1,4 +1,4 @@
-//! The address that an allocator of host-local's directories would give from a pool now.
+//! The address that an ADD would get from a pool in host-local's directories now.
 
 use crate::node::{Network, Usage, slice};
 use std::io::{self, ErrorKind};
@@ -12,18 +12,15 @@ use ipam_da_host_local::with_sticky_pool;
 
 use super::explanation::ChosenPool;
 
-/// The pool, and the address that it would give, by the allocator's rules.
-/// With `is_sized`, only its size.
+/// The pool, and its next address by the allocator's rules. With `is_sized`, only its size.
 pub(super) fn chosen(
     network: &Network,
     index: usize,
     pool: &Pool,
     is_sized: bool,
 ) -> Result<ChosenPool> {
-    let directory = network
-        .folders
-        .data_dir
-        .join(pool.directory(&network.name).as_str());
+    let name = pool.directory(&network.name).as_str();
+    let directory = network.folders.data_dir.join(name);
     let taken = reservations::view::taken(&directory);
     let taken = there(&directory, taken)?.unwrap_or_default();
     let usage = Usage::of(&pool.ranges, &taken);

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
-use ipam_ds_rules::explain::Tried;
+use ipam_ds_rules::explain::{Tried, Unmet};
 use serde::{Serialize, Serializer};
+use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::node::large;
@@ -15,23 +16,13 @@ pub(super) struct Explanation {
     pub(super) network: String,
     pub(super) delegates: Vec<String>,
     /// The rules that were tried, up to the one that holds.
-    pub(super) rules: Vec<Rule>,
-    /// What each selector has answered.
+    #[serde(serialize_with = "rules")]
+    pub(super) rules: Vec<Tried>,
+    /// The answer of each selector.
     pub(super) selectors: Vec<Selector>,
     pub(super) pools: Vec<ChosenPool>,
-    /// The reason why the pools or the addresses are not known.
+    /// The reason why the pools or the addresses are unknown.
     pub(super) unknown: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Rule {
-    rule: String,
-    holds: bool,
-    /// The reason why it doesn't: the fact, its value, the value that is required.
-    fact: Option<String>,
-    is: Option<String>,
-    must_be: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -77,7 +68,7 @@ impl Explanation {
             format!("  chain      {}", self.delegates.join(" → ")),
             format!("  facts      {facts}"),
         ];
-        lines.extend(self.rules.iter().map(|rule| format!("  {}", rule.text())));
+        lines.extend(self.rules.iter().map(text));
         for Selector { name, error, .. } in &self.selectors {
             let refusal = error.iter();
             lines.extend(refusal.map(|error| format!("  {name} refuses: {error}")));
@@ -89,29 +80,30 @@ impl Explanation {
     }
 }
 
-impl From<Tried> for Rule {
-    fn from(tried: Tried) -> Self {
-        let unmet = tried.unmet.as_ref();
-        Self {
-            holds: unmet.is_none(),
-            fact: unmet.map(|unmet| unmet.fact.clone()),
-            is: unmet.and_then(|unmet| unmet.is.clone()),
-            must_be: unmet.map(|unmet| unmet.must_be.clone()),
-            rule: tried.rule,
-        }
-    }
+/// The rules as JSON.
+fn rules<S: Serializer>(rules: &[Tried], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(rules.iter().map(|Tried { rule, unmet }| {
+        let unmet = unmet.as_ref();
+        json!({
+            "rule": rule,
+            "holds": unmet.is_none(),
+            // The first condition that isn't met.
+            "fact": unmet.map(|unmet| &unmet.fact),
+            "is": unmet.and_then(|unmet| unmet.is.as_ref()),
+            "mustBe": unmet.map(|unmet| &unmet.must_be),
+        })
+    }))
 }
 
-impl Rule {
-    fn text(&self) -> String {
-        let rule = &self.rule;
-        let (Some(fact), Some(must_be)) = (&self.fact, &self.must_be) else {
-            return format!("{rule}: holds");
-        };
-        let is = self.is.as_ref().map(|is| format!("{is:?}"));
-        let is = is.as_deref().unwrap_or("missing");
-        format!("{rule}: doesn't hold: {fact} is {is}, and must be {must_be}")
-    }
+/// A rule for people.
+fn text(tried: &Tried) -> String {
+    let rule = &tried.rule;
+    let Some(Unmet { fact, is, must_be }) = &tried.unmet else {
+        return format!("  {rule}: holds");
+    };
+    let is = is.as_ref().map(|is| format!("{is:?}"));
+    let is = is.as_deref().unwrap_or("missing");
+    format!("  {rule}: doesn't hold: {fact} is {is}, and must be {must_be}")
 }
 
 /// A number as text: it may exceed 2^53.
@@ -121,27 +113,22 @@ fn as_text<S: Serializer>(number: &u128, serializer: S) -> Result<S::Ok, S::Erro
 
 impl ChosenPool {
     fn lines(&self) -> Vec<String> {
-        let name = self
-            .pool
-            .as_ref()
-            .map_or(String::new(), |name| format!("{name}, "));
+        let name = self.pool.iter().map(|name| format!("{name}, "));
+        let (name, ranges): (String, _) = (name.collect(), &self.ranges);
         let [reserved, size, free] = [self.reserved, self.size, self.free].map(large);
         let mut lines = vec![format!(
-            "  pool       {name}{}: {reserved} of {size} reserved, {free} free",
-            self.ranges
+            "  pool       {name}{ranges}: {reserved} of {size} reserved, {free} free"
         )];
-        if let Some(key) = &self.sticky {
-            lines.push(format!(
-                "    sticky   {key}: the address that this key had last, if it is free"
-            ));
-        }
+        lines.extend(self.sticky.iter().map(|key| {
+            format!("    sticky   {key}: the address that this key had last, if it is free")
+        }));
         if let Some(ip) = self.address {
-            let gateway = self.gateway;
-            let gateway = gateway.map_or(String::new(), |ip| format!(", gateway {ip}"));
+            let gateway = self.gateway.iter().map(|ip| format!(", gateway {ip}"));
+            let gateway: String = gateway.collect();
             lines.push(format!("    an ADD would get {ip} now{gateway}"));
-        } else if let Some(refusal) = &self.refusal {
-            lines.push(format!("    an ADD would be refused: {refusal}"));
         }
+        let refusal = self.refusal.iter();
+        lines.extend(refusal.map(|refusal| format!("    an ADD would be refused: {refusal}")));
         lines
     }
 }

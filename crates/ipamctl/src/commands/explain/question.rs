@@ -1,5 +1,5 @@
-//! The call of `ipamctl explain`: an ADD with the given facts, which runs the chain's
-//! selectors only.
+//! The call of `ipamctl explain`: an ADD with the facts of the command line, which runs only the
+//! chain's selectors.
 
 use anyhow::Result;
 use chain::{Chain, Outcome, Plugins};
@@ -9,15 +9,15 @@ use cni::{
 use ipam::Pool;
 use ipam_ds_ranges::IpamDsRanges;
 use ipam_ds_rules::IpamDsRules;
-use ipam_ds_rules::explain::ANNOTATIONS;
+use ipam_ds_rules::explain::{ANNOTATIONS, Tried};
 use ipam_ds_static::IPAM_DS_STATIC;
 use plugin::Linked;
 use serde::Serialize;
 use serde_json::json;
 
-use super::explanation::{Rule, Selector};
+use super::explanation::Selector;
 use crate::arguments::ExplainArguments;
-use crate::node::network::{RANGES, RULES};
+use crate::node::network::{RANGES, RULES, with_keys};
 use crate::node::{Network, Node, of_answer};
 
 /// The fact that names the container.
@@ -58,15 +58,16 @@ impl Question {
                 }
             }
         }
-        let mut config: Object = cni::read("configuration", &network.config.to_raw())?;
-        if !labels.is_empty() {
-            nested(&mut config, &["args", "cni", "labels"], &labels);
-        }
-        if annotations.keys().next().is_some() {
-            nested(&mut config, &["runtimeConfig", ANNOTATIONS], &annotations);
-        }
-        // A selector's cache can't be made there: an explanation leaves nothing behind.
-        nested(&mut config, &["ipam", "cacheDir"], "/proc/none");
+        let config = with_keys(&network.config, |config, ipam| {
+            if !labels.is_empty() {
+                nested(config, &["args", "cni", "labels"], &labels);
+            }
+            if annotations.keys().next().is_some() {
+                nested(config, &["runtimeConfig", ANNOTATIONS], &annotations);
+            }
+            // A cache can't be created there: an explanation must leave no file behind.
+            ipam.set("cacheDir", "/proc/none");
+        })?;
         let bad = |key: &str, error: cni::InvalidName| anyhow::anyhow!("{key}: {error}");
         let container: ContainerId = container.parse().map_err(|e| bad(CONTAINER_ID, e))?;
         let ifname: IfName = ifname.parse().map_err(|e| bad("ifname", e))?;
@@ -78,33 +79,26 @@ impl Question {
             .with("CNI_NETNS", "/run/netns/ipamctl-explain")
             .with("CNI_ARGS", args.join(";"));
         Ok(Self {
-            config: NetworkConfig::parse(serde_json::to_vec(&config)?)?,
+            config,
             environment,
         })
     }
 
-    /// The rules of `ipam-ds-rules`, if it is in the chain. An invalid catalogue is the
-    /// selector's to refuse.
-    pub(super) fn rules(&self, network: &Network) -> Vec<Rule> {
+    /// The rules of `ipam-ds-rules` that are tried, if it is in the chain. The selector refuses an
+    /// invalid catalogue.
+    pub(super) fn rules(&self, network: &Network) -> Vec<Tried> {
         if !network.has_delegate(RULES) {
             return Vec::new();
         }
         let call = Call::new(self.config.clone(), &self.environment);
-        let tried = match ipam_ds_rules::explain::explain(&call) {
-            Ok(explanation) => explanation.tried,
-            Err(_) => Vec::new(),
-        };
-        tried.into_iter().map(Rule::from).collect()
+        let explanation = ipam_ds_rules::explain::explain(&call);
+        explanation.map_or_else(|_| Vec::new(), |explanation| explanation.tried)
     }
 
     /// Runs the selectors; returns what each has answered, and the pools of the last one.
     pub(super) fn select(&self, no_exec: bool) -> Result<(Vec<Selector>, Vec<Pool>)> {
-        let (ranges, rules, fixed) = (
-            Linked(&IpamDsRanges),
-            Linked(&IpamDsRules),
-            Linked(&IPAM_DS_STATIC),
-        );
-        let linked: [&dyn LinkedPlugin; 3] = [&ranges, &rules, &fixed];
+        let (ranges, rules) = (Linked(&IpamDsRanges), Linked(&IpamDsRules));
+        let linked: [&dyn LinkedPlugin; 3] = [&ranges, &rules, &Linked(&IPAM_DS_STATIC)];
         let plugins = Plugins::in_cni_path(&self.environment)?.and_linked(&linked);
         let chain = Chain::new(&self.config, &self.environment, plugins)?;
         let runs = |name: &DelegateName| name.is_selector() && (!no_exec || is_ours(name));

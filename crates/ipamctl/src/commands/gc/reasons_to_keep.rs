@@ -1,4 +1,4 @@
-//! Reasons to keep an attachment that the list of containers doesn't have.
+//! Reasons to keep an attachment whose container isn't in the list.
 
 use std::time::SystemTime;
 
@@ -19,7 +19,7 @@ pub(super) fn reason_to_keep(
         .or_else(|| in_use(attachment, judge).filter(|_| !even_in_use))
 }
 
-/// The reason to keep what has changed at this time: no list may have it yet.
+/// The reason to keep something that changed at this time: the list may not have it yet.
 pub(super) fn too_young(changed: Option<SystemTime>, judge: &Judge<'_>) -> Option<String> {
     match changed {
         None => Some("its age is unknown".to_owned()),
@@ -28,10 +28,10 @@ pub(super) fn too_young(changed: Option<SystemTime>, judge: &Judge<'_>) -> Optio
     }
 }
 
-/// The reason to keep an attachment that something may use which no list has: the step
-/// of a build, for example.
+/// The reason to keep an attachment that something outside of the list may use, for example a build
+/// step.
 fn in_use(attachment: &NetworkAttachment<'_>, judge: &Judge<'_>) -> Option<String> {
-    // Docker has been asked. The namespace is the host's, or one of the daemon's.
+    // Docker's answer counts. The namespace is the host's or the daemon's.
     if attachment.docker().is_some() {
         return None;
     }
@@ -44,20 +44,20 @@ fn in_use(attachment: &NetworkAttachment<'_>, judge: &Judge<'_>) -> Option<Strin
             "whether its network namespace is there is unknown: {reason}"
         )),
         Some(Namespace::Missing | Namespace::BeforeBoot) => None,
-        // host-local leaves no record that names one.
+        // host-local has no records with namespaces.
         None => is_of_a_build(attachment.container)
             .then(|| "it may be a step of a build that is running".to_owned()),
     }
 }
 
-/// The reason to keep an attachment whose reservations were written since they were read.
+/// The reason to keep an attachment: a reservation has changed since it was read.
 pub(super) fn changed_since(
     attachment: &NetworkAttachment<'_>,
     judge: &Judge<'_>,
 ) -> Option<String> {
     attachment.addresses.iter().find_map(|held| {
         let (directory, ip) = (held.directory?, held.ip?);
-        if directory.shared_by.is_some() {
+        if directory.cluster.is_some() {
             return None;
         }
         match reservations::view::address(&directory.path, ip) {

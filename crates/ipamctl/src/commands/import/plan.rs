@@ -1,39 +1,35 @@
-//! What the import of whereabouts' addresses would do with each of them, without asking anybody.
+//! Plans the import of whereabouts' addresses, without a request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::str::FromStr;
 
 use cluster::contents::{DefinedPool, HeldAddress};
-use cluster::restore::Reconciled;
 use cluster::{HeldKey, Holder};
-use cni::Attachment;
+use cni::{Attachment, InvalidName, NetworkName};
 use kubernetes::whereabouts::{Allocation, PodAttachment};
 use serde::Serialize;
 
 /// An address of whereabouts. The keys are documented, and don't change their meaning.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Row {
-    pub(super) address: IpAddr,
-    pub(super) pool: String,
+pub(super) struct Row<'g> {
+    address: IpAddr,
+    pool: &'g NetworkName,
     /// Namespace and name of the `IPPool`.
-    ip_pool: String,
+    ip_pool: &'g str,
     /// Namespace and name of the pod.
-    pod: String,
+    pod: &'g str,
     #[serde(rename = "containerID")]
-    container_id: String,
-    node: Option<String>,
-    network: Option<String>,
-    ifname: Option<String>,
+    container_id: &'g str,
+    node: Option<&'g str>,
+    network: Option<&'g str>,
+    ifname: Option<&'g str>,
     /// `claimed`, `held`, `would-claim`, `not-imported`, `conflict`.
     pub(super) outcome: &'static str,
-    reason: Option<String>,
-}
-
-/// An address to claim, and its row.
-pub(super) struct Planned<'g> {
-    pub(super) row: Row,
-    /// The claim; `None` if the row's outcome is known.
+    pub(super) reason: Option<String>,
+    /// `None` if the address can't be claimed.
+    #[serde(skip)]
     pub(super) claim: Option<Claim<'g>>,
 }
 
@@ -47,7 +43,7 @@ pub(super) struct Claim<'g> {
 /// The plan.
 #[derive(Default)]
 pub(super) struct Plan<'g> {
-    pub(super) addresses: Vec<Planned<'g>>,
+    pub(super) rows: Vec<Row<'g>>,
     /// Number of addresses that no pool has, by `IPPool`.
     pub(super) of_no_pool: BTreeMap<&'g str, usize>,
 }
@@ -67,70 +63,70 @@ impl<'g> Plan<'g> {
         let mut plan = Self::default();
         for (allocation, attachment) in given {
             let ip = allocation.ip;
-            let pool = pools
-                .iter()
-                .find(|pool| pool.definition.pool.ranges.range_of(ip).is_some());
-            let Some(pool) = pool else {
+            let has = |pool: &&DefinedPool| pool.definition.pool.ranges.range_of(ip).is_some();
+            let Some(pool) = pools.iter().find(has) else {
                 *plan.of_no_pool.entry(&allocation.ip_pool).or_default() += 1;
                 continue;
             };
-            let mut row = Row::new(allocation, pool, attachment.as_ref().ok());
             let claim = claim(allocation, pool, attachment);
-            let other = by_ip[&ip].iter().find(|other| **other != allocation);
-            let conflict = conflict(
-                pool,
-                ip,
-                claim.as_ref().ok(),
-                held.get(&ip).copied(),
-                other.copied(),
-            );
-            let claim = match (claim, conflict) {
-                (_, Some(reason)) => row.decided("conflict", Some(reason)),
-                (Err(reason), None) => row.decided("not-imported", Some(reason)),
-                (Ok(claim), None) => Some(claim),
+            let mut others = by_ip[&ip].iter().copied();
+            let other = others.find(|other| *other != allocation);
+            let known = claim.as_ref().ok();
+            let conflict = conflict(pool, ip, known, held.get(&ip).copied(), other);
+            let (outcome, reason, claim) = match (claim, conflict) {
+                (_, Some(reason)) => ("conflict", Some(reason), None),
+                (Err(reason), None) => ("not-imported", Some(reason), None),
+                (Ok(claim), None) => ("would-claim", None, Some(claim)),
             };
-            plan.addresses.push(Planned { row, claim });
+            let attachment = attachment.as_ref().ok();
+            let ifname = attachment.map(|attachment| &attachment.ifname);
+            plan.rows.push(Row {
+                address: ip,
+                pool: &pool.name,
+                ip_pool: &allocation.ip_pool,
+                pod: &allocation.pod,
+                container_id: &allocation.container_id,
+                node: attachment.map(|attachment| attachment.node.as_str()),
+                network: attachment.map(|attachment| attachment.network.as_str()),
+                ifname: ifname.or(allocation.ifname.as_ref()).map(String::as_str),
+                outcome,
+                reason,
+                claim,
+            });
         }
         plan
     }
 }
 
-/// The claim of an address, or the reason why it isn't known whose it is.
+/// The claim of an address, or the reason why its holder is unknown.
 fn claim<'g>(
     allocation: &Allocation,
     pool: &'g DefinedPool,
     attachment: &'g Result<PodAttachment, String>,
 ) -> Result<Claim<'g>, String> {
     let attachment = attachment.as_ref().map_err(Clone::clone)?;
-    let wrong =
-        |what: &str, text: &str, why: &dyn std::fmt::Display| format!("{what} {text:?}: {why}");
-    let container_id = &allocation.container_id;
-    let held = HeldKey {
-        node: attachment.node.clone(),
-        network: attachment
-            .network
-            .parse()
-            .map_err(|why| wrong("network", &attachment.network, &why))?,
-        attachment: Attachment {
-            container_id: container_id
-                .parse()
-                .map_err(|why| wrong("container", container_id, &why))?,
-            ifname: attachment
-                .ifname
-                .parse()
-                .map_err(|why| wrong("interface", &attachment.ifname, &why))?,
-        },
-        pool: pool.name.clone(),
-        ip: allocation.ip,
-    };
     Ok(Claim {
         pool,
-        held,
+        held: HeldKey {
+            node: attachment.node.clone(),
+            network: parsed("network", &attachment.network)?,
+            attachment: Attachment {
+                container_id: parsed("container", &allocation.container_id)?,
+                ifname: parsed("interface", &attachment.ifname)?,
+            },
+            pool: pool.name.clone(),
+            ip: allocation.ip,
+        },
         attachment,
     })
 }
 
-/// The reason why an address can't be claimed, whoever has it.
+fn parsed<T: FromStr<Err = InvalidName>>(what: &str, text: &str) -> Result<T, String> {
+    let name = text.parse();
+    name.map_err(|error| format!("{what} {text:?}: {error}"))
+}
+
+/// The reason why an address can't be claimed.
 fn conflict(
     pool: &DefinedPool,
     ip: IpAddr,
@@ -167,53 +163,15 @@ fn conflict(
         Some(holder) => Holder::describe(&holder.to_value()),
         None => "held by content that isn't ours".to_owned(),
     };
-    // What isn't known isn't claimed in any case.
+    // An address of an unknown attachment isn't claimed in any case.
     (claim.is_some() && !is_same).then(|| format!("it is {holder}, in pool {}", held.pool))
 }
 
-impl Row {
-    fn new(
-        allocation: &Allocation,
-        pool: &DefinedPool,
-        attachment: Option<&PodAttachment>,
-    ) -> Self {
-        Self {
-            address: allocation.ip,
-            pool: pool.name.to_string(),
-            ip_pool: allocation.ip_pool.clone(),
-            pod: allocation.pod.clone(),
-            container_id: allocation.container_id.clone(),
-            node: attachment.map(|attachment| attachment.node.clone()),
-            network: attachment.map(|attachment| attachment.network.clone()),
-            ifname: attachment.map_or_else(
-                || allocation.ifname.clone(),
-                |attachment| Some(attachment.ifname.clone()),
-            ),
-            outcome: "would-claim",
-            reason: None,
-        }
-    }
-
-    fn decided<T>(&mut self, outcome: &'static str, reason: Option<String>) -> Option<T> {
-        (self.outcome, self.reason) = (outcome, reason);
-        None
-    }
-
-    /// Notes what the engine has answered.
-    pub(super) fn answered(&mut self, state: Reconciled) {
-        (self.outcome, self.reason) = match state {
-            Reconciled::Claimed => ("claimed", None),
-            Reconciled::Held => ("held", None),
-            Reconciled::Conflict(other) => ("conflict", Some(format!("it is {other}"))),
-        };
-    }
-
+impl Row<'_> {
     pub(super) fn text(&self) -> String {
-        let Self {
-            address, pool, pod, ..
-        } = self;
-        let ifname = self.ifname.as_deref().unwrap_or("(unknown interface)");
-        let place = match (&self.node, &self.network) {
+        let (address, pool, pod) = (self.address, self.pool, self.pod);
+        let ifname = self.ifname.unwrap_or("(unknown interface)");
+        let place = match (self.node, self.network) {
             (Some(node), Some(network)) => format!(" on {node}, network {network}"),
             _ => format!(", IPPool {}", self.ip_pool),
         };
@@ -222,8 +180,8 @@ impl Row {
             "not-imported" => "not imported",
             other => other,
         };
-        let reason = self.reason.as_ref();
-        let reason = reason.map_or(String::new(), |reason| format!(": {reason}"));
+        let reason = self.reason.iter().map(|reason| format!(": {reason}"));
+        let reason: String = reason.collect();
         format!("{address} of pool {pool} ({pod} {ifname}{place}): {outcome}{reason}")
     }
 }
@@ -276,7 +234,7 @@ mod tests {
     ) -> Vec<(&'static str, String)> {
         let pools = [DefinedPool::read("lan", "lan", pool.as_bytes().to_vec()).unwrap()];
         let plan = Plan::new(given, &pools, held);
-        let rows = plan.addresses.into_iter().map(|planned| planned.row);
+        let rows = plan.rows.into_iter();
         rows.map(|row| (row.outcome, row.reason.unwrap_or_default()))
             .collect()
     }

@@ -1,29 +1,25 @@
-//! `ipamctl import --from-whereabouts`: claims the addresses that whereabouts has given to pods,
+//! `ipamctl import --from-whereabouts`: claims the addresses that whereabouts has allocated to pods,
 //! for the same containers.
 //!
-//! An address whose pod isn't there, or isn't known to have it, is shown and not claimed. If one
-//! can't be claimed, nothing is.
+//! An address is shown and not claimed if its pod is missing, or isn't known to have it. If one
+//! address has a conflict, none is claimed.
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use cluster::contents::{DefinedPool, definitions, held_addresses};
 use kubernetes::Engine;
 use kubernetes::whereabouts::Snapshot;
 
-use super::plan::{Plan, Planned, Row};
+use super::plan::{Plan, Row};
 use crate::arguments::ImportArguments;
-use crate::node::Node;
+use crate::context::Context;
 use crate::output::{Output, joined, warn};
-use crate::shared_pools::engines::kubernetes_cluster;
+use crate::shared_pools::{SharedCluster, outcome};
 
-pub(super) fn run(
-    arguments: &ImportArguments,
-    node: impl FnOnce() -> Node,
-    output: Output,
-) -> Result<ExitCode> {
-    let cluster = kubernetes_cluster(&arguments.cluster, node)?;
+pub(super) fn run(arguments: &ImportArguments, context: &Context<'_>) -> Result<bool> {
+    let output = context.output;
+    let cluster = SharedCluster::chosen(&arguments.cluster, context)?.in_kubernetes()?;
     let mut engine = cluster.kubernetes_engine();
     let before = Snapshot::read(&mut engine.client)?;
     let given = before.given(&mut engine.client)?;
@@ -36,15 +32,15 @@ pub(super) fn run(
             "IPPool {ip_pool}: no pool has {number} of its addresses; they are left alone"
         ));
     }
-    let conflicts = count(&plan.addresses, "conflict");
+    let conflicts = count(&plan.rows, "conflict");
     if arguments.dry_run || conflicts > 0 {
-        print(&plan.addresses, output)?;
+        print(&plan.rows, output)?;
         if conflicts > 0 {
             warn(format!(
                 "nothing is written: {conflicts} addresses can't be claimed"
             ));
         }
-        return Ok(verdict(&plan.addresses, &given.unread));
+        return Ok(has_findings(&plan.rows, &given.unread));
     }
     let changed = Snapshot::read(&mut engine.client)?.changed_since(&before);
     ensure!(
@@ -52,8 +48,8 @@ pub(super) fn run(
         "nothing is written, since whereabouts has changed these meanwhile: {}; stop it first",
         joined(changed, ", ")
     );
-    let claimed = claim(&mut engine, &mut plan.addresses);
-    print(&plan.addresses, output)?;
+    let claimed = claim(&mut engine, &mut plan.rows);
+    print(&plan.rows, output)?;
     claimed?;
     let changed = Snapshot::read(&mut engine.client)?.changed_since(&before);
     ensure!(
@@ -62,20 +58,15 @@ pub(super) fn run(
         joined(changed, ", ")
     );
     if !output.json {
-        output.lines(next_steps(&plan.addresses))?;
+        output.lines(next_steps(&plan.rows))?;
     }
-    Ok(verdict(&plan.addresses, &given.unread))
+    Ok(has_findings(&plan.rows, &given.unread))
 }
 
 /// The pools; all of them must be usable.
 fn pools(engine: &mut Engine<'_>) -> Result<Vec<DefinedPool>> {
-    let mut pools = Vec::new();
-    for pool in definitions(engine)? {
-        match pool {
-            Ok(pool) => pools.push(pool),
-            Err((path, reason)) => bail!("{path}: {reason}"),
-        }
-    }
+    let pools: Result<Vec<DefinedPool>, _> = definitions(engine)?.into_iter().collect();
+    let pools = pools.map_err(|(path, reason)| anyhow!("{path}: {reason}"))?;
     ensure!(
         !pools.is_empty(),
         "no pool is defined: run ipamctl import with a file of pools first"
@@ -83,28 +74,34 @@ fn pools(engine: &mut Engine<'_>) -> Result<Vec<DefinedPool>> {
     Ok(pools)
 }
 
-/// Claims all planned addresses, and tells the nodes.
-fn claim(engine: &mut Engine<'_>, addresses: &mut [Planned<'_>]) -> Result<()> {
-    let mut nodes = BTreeSet::new();
+/// Claims all planned addresses, and tells their nodes before and after.
+fn claim(engine: &mut Engine<'_>, rows: &mut [Row<'_>]) -> Result<()> {
+    let claims = rows.iter().filter_map(|row| row.claim.as_ref());
+    let nodes: BTreeSet<String> = claims.map(|claim| claim.held.node.clone()).collect();
+    for node in &nodes {
+        engine.begin_taking_over(node)?;
+    }
     let mut failed = None;
-    for Planned { row, claim } in addresses {
-        let Some(claim) = claim else {
+    for row in rows {
+        let Some(claim) = &row.claim else {
             continue;
         };
         let (namespace, pod) = (&claim.attachment.namespace, &claim.attachment.pod);
         engine.set_pod(Some(namespace.clone()), Some(pod.clone()));
         match cluster::take_over(engine, claim.pool, &claim.held) {
-            Ok(state) => row.answered(state),
+            Ok(state) => {
+                let (outcome, other) = outcome(state);
+                (row.outcome, row.reason) = (outcome, other.map(|other| format!("it is {other}")));
+            }
             Err(error) => {
                 failed = Some(error.msg);
                 break;
             }
         }
-        nodes.insert(claim.held.node.as_str());
     }
-    // Also after a failure, and on a later run for what an earlier one has claimed.
-    for node in nodes {
-        engine.tell_node(node)?;
+    // Also after a failure, and for addresses that an earlier run has claimed.
+    for node in &nodes {
+        engine.end_taking_over(node)?;
     }
     match failed {
         None => Ok(()),
@@ -112,16 +109,14 @@ fn claim(engine: &mut Engine<'_>, addresses: &mut [Planned<'_>]) -> Result<()> {
     }
 }
 
-fn count(addresses: &[Planned<'_>], outcome: &str) -> usize {
-    let outcomes = addresses.iter().map(|planned| planned.row.outcome);
-    outcomes.filter(|one| *one == outcome).count()
+fn count(rows: &[Row<'_>], outcome: &str) -> usize {
+    rows.iter().filter(|row| row.outcome == outcome).count()
 }
 
-fn print(addresses: &[Planned<'_>], output: Output) -> Result<()> {
-    let rows: Vec<&Row> = addresses.iter().map(|planned| &planned.row).collect();
-    let sum = |outcome: &str| count(addresses, outcome);
+fn print(rows: &[Row<'_>], output: Output) -> Result<()> {
+    let sum = |outcome: &str| count(rows, outcome);
     let lines = || {
-        let mut lines: Vec<String> = rows.iter().map(|row| row.text()).collect();
+        let mut lines: Vec<String> = rows.iter().map(Row::text).collect();
         lines.push(format!(
             "{} addresses: {} claimed, {} to claim, {} held already, {} not imported, {} conflicts",
             rows.len(),
@@ -136,16 +131,13 @@ fn print(addresses: &[Planned<'_>], output: Output) -> Result<()> {
     Ok(output.print(&rows, lines)?)
 }
 
-/// 1 if an address of a pool was not imported, or something could not be read.
-fn verdict(addresses: &[Planned<'_>], unread: &[String]) -> ExitCode {
-    let is_all = count(addresses, "conflict") + count(addresses, "not-imported") == 0;
-    ExitCode::from(u8::from(!is_all || !unread.is_empty()))
+/// True if an address of a pool was not imported, or something could not be read.
+fn has_findings(rows: &[Row<'_>], unread: &[String]) -> bool {
+    count(rows, "conflict") + count(rows, "not-imported") > 0 || !unread.is_empty()
 }
 
-fn next_steps(addresses: &[Planned<'_>]) -> Vec<String> {
-    let claims = addresses
-        .iter()
-        .filter_map(|planned| planned.claim.as_ref());
+fn next_steps(rows: &[Row<'_>]) -> Vec<String> {
+    let claims = rows.iter().filter_map(|row| row.claim.as_ref());
     let definitions: BTreeSet<&str> = claims
         .filter_map(|claim| claim.attachment.definition.as_deref())
         .collect();

@@ -8,16 +8,16 @@ use ipam::{Interval, IpNet, Range, RangeSet};
 use crate::node::{Usage, large, slice};
 use crate::output::Style;
 
-/// Number of cells from which a subnet is drawn by blocks.
+/// Size from which a subnet is drawn by blocks.
 const MOST_CELLS: u32 = 1024;
 
 /// Bits of the addresses of the smallest block, a /24.
 const LEAST_BITS: u8 = 8;
 
-/// Bits of the number of blocks that a subnet is drawn by at most: 4,096 of them.
+/// Bits of the largest number of blocks of a subnet, 4,096.
 const MOST_BITS: u8 = 12;
 
-/// Most rows of an IPv6 picture: ranges in use beyond are not drawn one by one.
+/// Most rows of an IPv6 picture. Further runs are only counted.
 const MOST_RUNS: usize = 32;
 
 /// State of an address in a picture.
@@ -27,10 +27,10 @@ pub(crate) enum Cell {
     Reserved,
     /// Reserved, and leaked by its record.
     Leaked,
-    /// Excluded, and reserved to nobody.
+    /// Excluded, and not reserved.
     Excluded,
     Gateway,
-    /// Not in the pool: outside of its ranges, the subnet's own address, the broadcast.
+    /// Not in the pool: outside of its ranges, the subnet's first address, the broadcast.
     Outside,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Block {
     pub(crate) first: IpAddr,
     /// Length of its prefix.
     pub(crate) prefix: u8,
-    /// Addresses that are given without request; 0 outside of the pool.
+    /// Addresses of the pool without gateways and excluded ones; 0 outside of the pool.
     pub(crate) size: u128,
     pub(crate) reserved: u128,
     pub(crate) leaked: usize,
@@ -95,11 +95,11 @@ pub(crate) enum Grid {
     Addresses(Vec<(IpAddr, Cell)>),
     /// Each block is a cell, sixteen a row.
     Blocks(Vec<Block>),
-    /// The consecutive addresses of one state that are in use, and how many more there are.
+    /// Runs of consecutive addresses in use with one state, and the number of further runs.
     Runs(Vec<(Interval, Cell)>, usize),
 }
 
-/// The picture of a pool: what is known of its addresses.
+/// The picture of a pool.
 pub(crate) struct Picture<'a> {
     pub(crate) title: String,
     pub(crate) ranges: &'a RangeSet,
@@ -111,9 +111,9 @@ pub(crate) struct Picture<'a> {
     pub(crate) holders: Option<&'a BTreeMap<IpAddr, String>>,
     /// The gateways of the ranges.
     gateways: HashSet<IpAddr>,
-    /// The ranges, by their first addresses. They share none.
+    /// The ranges, by their first addresses. They don't overlap.
     by_first: BTreeMap<IpAddr, &'a Range>,
-    /// The addresses that are given without request, in ascending order.
+    /// The pool's addresses without gateways and excluded ones, in ascending order.
     given: Vec<Interval>,
 }
 
@@ -184,7 +184,7 @@ impl<'a> Picture<'a> {
         match range {
             _ if is_taken && self.leaked.contains(&ip) => Cell::Leaked,
             _ if is_taken => Cell::Reserved,
-            // A gateway may lie outside of its range.
+            // A gateway may be outside of its range.
             _ if self.gateways.contains(&ip) => Cell::Gateway,
             None => Cell::Outside,
             Some((_, range)) if range.gives(ip) => Cell::Free,

@@ -4,7 +4,7 @@ use crate::commands::map::cells::{Block, Cell, Grid, Picture};
 use crate::node::large;
 use crate::output::svg::{Canvas, Square};
 
-/// Most cells of a picture: 64 networks of a /24. A browser draws it, and it fits into memory.
+/// Most cells of a picture, 64 networks of a /24: a browser can draw it.
 const MOST_CELLS: usize = 16_384;
 
 /// The picture of a network's pools.
@@ -94,7 +94,7 @@ fn shaded(block: &Block) -> Square {
     #[expect(clippy::cast_precision_loss, reason = "it is a shade")]
     let full = block.reserved as f64 / block.size as f64;
     Square {
-        // A single address is visible, too.
+        // One address must be visible, too.
         shade: (block.reserved > 0).then_some(0.15 + 0.85 * full),
         is_marked: block.leaked > 0,
         ..square(Cell::Free, Some(title))

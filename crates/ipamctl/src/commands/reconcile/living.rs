@@ -1,5 +1,4 @@
-//! Finds the addresses of a cluster's pools that attachments of this node use, by the chain's
-//! records.
+//! Finds the addresses of a cluster's pools that this node uses, by the chain's records.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -8,66 +7,48 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use chain::record::{AttachmentRecord, ListedRecord, RecordState, is_locked, networks, records};
+use chain::record::{AttachmentRecord, ListedRecord, RecordState, is_locked, records};
 use cluster::HeldKey;
 use cni::{IpamResult, NetworkName, Object};
+use conflist::Problem;
 
 use super::same_cluster::SameCluster;
-use crate::node::Node;
+use crate::node::{Node, known_or_empty};
 
-/// Pause after which a record is looked at again.
+/// Pause before a lock is tested again.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// An address that an attachment of this node has, and the record that says so.
+/// An address of an attachment on this node, and its record.
 #[derive(Clone, Debug)]
 pub(super) struct Living {
     pub(super) held: HeldKey,
     pub(super) record: PathBuf,
 }
 
-/// The addresses of all records of the node, and the records and folders that don't tell what
-/// attachments hold, with the reasons.
-#[derive(Debug, Default)]
-pub(super) struct LivingAddresses {
-    pub(super) addresses: Vec<Living>,
-    pub(super) problems: Vec<String>,
-}
-
-impl LivingAddresses {
-    /// Reads the records. Calls that work on them are waited for, until then.
-    pub(super) fn read(node: &Node, cluster: &mut SameCluster<'_>, until: Instant) -> Self {
-        let mut found = Self::default();
-        for state_dir in node.state_dirs() {
-            let networks = networks(&state_dir);
-            for network in found.known_or_empty(&state_dir, networks) {
-                let records = with_locks(&state_dir, &network, until);
-                let path = state_dir.join(network.as_str());
-                for (record, is_running) in found.known_or_empty(&path, records) {
-                    match addresses(cluster, &record, is_running) {
-                        Ok(addresses) => found.addresses.extend(addresses),
-                        Err(reason) => {
-                            let file = record.file.display();
-                            found.problems.push(format!("{file}: {reason}"));
-                        }
-                    }
-                }
+/// Reads the addresses of all records of the node, and the reasons why some are unknown. Waits for
+/// running calls of their attachments until `until`.
+pub(super) fn living(
+    node: &Node,
+    cluster: &mut SameCluster<'_>,
+    until: Instant,
+) -> (Vec<Living>, Vec<Problem>) {
+    let (mut found, mut problems) = (Vec::new(), Vec::new());
+    for (state_dir, network) in node.recorded_networks(&mut problems) {
+        let records = with_locks(&state_dir, &network, until);
+        let path = state_dir.join(network.as_str());
+        for (record, is_running) in known_or_empty(&path, records, &mut problems) {
+            match addresses(cluster, &record, is_running) {
+                Ok(addresses) => found.extend(addresses),
+                Err(reason) => problems.push(Problem::new(&record.file, reason)),
             }
         }
-        found
     }
-
-    /// The values that were read at this path; none if it can't be read, which is a problem.
-    fn known_or_empty<T>(&mut self, path: &Path, read: io::Result<Vec<T>>) -> Vec<T> {
-        read.unwrap_or_else(|error| {
-            self.problems.push(format!("{}: {error}", path.display()));
-            Vec::new()
-        })
-    }
+    (found, problems)
 }
 
-/// The records of a network, and whether the call that works on each has not ended until then.
+/// The records of a network, each with true if a call of its attachment is still running at `until`.
 ///
-/// Calls that begin meanwhile are not waited for: they find this node's mark.
+/// Calls that begin meanwhile find this node's mark, so there is no wait for them.
 fn with_locks(
     state_dir: &Path,
     network: &NetworkName,
@@ -83,7 +64,7 @@ fn with_locks(
             sleep(PAUSE);
         }
     }
-    // The locks first: what a call that ends meanwhile has written is read after.
+    // After the locks, so that lines of calls that end meanwhile are read.
     let records = records(state_dir, network)?.into_iter();
     let with_lock = records.map(|record| {
         let is_running = running.contains(&record.attachment);
@@ -99,11 +80,8 @@ fn addresses(
     is_running: bool,
 ) -> Result<Vec<Living>, String> {
     let content = record.content.as_ref().map_err(String::clone)?;
-    let allocator = cluster.allocator();
-    let mut names = content
-        .delegates
-        .iter()
-        .map(|delegate| delegate.name.as_str());
+    let allocator = cluster.cluster.kind.allocator;
+    let mut names = content.delegates.iter().map(|of| of.name.as_str());
     if !names.any(|name| name == allocator) || !is_of(cluster, record, content)? {
         return Ok(Vec::new());
     }
@@ -118,7 +96,7 @@ fn addresses(
                     let given = given.map_or_else(|| Ok(IpamResult::default()), read)?;
                     for (pool, ip) in pairs(&record.network, &given, &read(answered)?)? {
                         let held = HeldKey {
-                            node: cluster.node().to_owned(),
+                            node: cluster.cluster.node().name.clone(),
                             network: record.network.clone(),
                             attachment: record.attachment.clone(),
                             pool,
@@ -128,11 +106,11 @@ fn addresses(
                         living.push(Living { held, record });
                     }
                 }
-                // The engine may have given it an address before it was restored.
+                // The engine may have given it an address before the restore.
                 (None, RecordState::Adding) if is_running => {
                     return Err("its ADD is running: run this again when it has ended".to_owned());
                 }
-                // The runtime was given no address.
+                // The runtime got no address.
                 (None, RecordState::Adding | RecordState::Deleting)
                     if !content.has_answered(number) => {}
                 (None, _) => return Err(format!("it has no answer of {}", delegate.name)),
@@ -143,23 +121,26 @@ fn addresses(
     Ok(living)
 }
 
-/// True if the record's ADD has asked this cluster.
+/// True if the record's ADD used this cluster.
 fn is_of(
     cluster: &mut SameCluster<'_>,
     record: &ListedRecord,
     content: &AttachmentRecord,
 ) -> Result<bool, String> {
     let config = content.config().ok_or("it has no configuration")?;
-    let recorded = cluster.read(&config.ipam().map_err(|error| error.msg)?)?;
+    let recorded = config
+        .ipam()
+        .and_then(|ipam| (cluster.cluster.kind.read)(&ipam, cluster.environment));
+    let recorded = recorded.map_err(|error| error.msg)?;
     let is_same = cluster.is(&record.network, &*recorded)?;
     let name = &recorded.node().name;
-    if is_same && name != cluster.node() {
+    if is_same && *name != cluster.cluster.node().name {
         return Err(format!("it is of node {name}, another name"));
     }
     Ok(is_same)
 }
 
-/// The pools that an allocator was given, each with the address that it has answered.
+/// The allocator's pools, each with its address in the answer.
 fn pairs(
     network: &NetworkName,
     given: &IpamResult,

@@ -1,55 +1,37 @@
-//! Tells whether a record belongs to the cluster that is reconciled: conflists may name one
-//! cluster by different endpoints.
+//! Tests whether a record belongs to the reconciled cluster. Conflists may name one cluster by
+//! different endpoints.
 
 use std::collections::BTreeSet;
-use std::rc::Rc;
 
 use cluster::{ConfiguredCluster, Engine, Group, Key, Read};
-use cni::{NetworkName, Object};
+use cni::{Environment, NetworkName};
 
 use crate::shared_pools::SharedCluster;
 
-/// The cluster that is reconciled, and what other endpoints have answered.
+/// The reconciled cluster, and the answers of other endpoints.
 pub(super) struct SameCluster<'a> {
-    cluster: &'a SharedCluster,
-    /// The ID that its engine answers with.
+    pub(super) cluster: &'a SharedCluster,
+    /// The ID in its engine's answers.
     id: u64,
+    pub(super) environment: &'a Environment,
     asked: Vec<(BTreeSet<String>, Result<bool, String>)>,
 }
 
 impl<'a> SameCluster<'a> {
-    pub(super) fn new(cluster: &'a SharedCluster, id: u64) -> Self {
+    pub(super) fn new(cluster: &'a SharedCluster, id: u64, environment: &'a Environment) -> Self {
         Self {
             cluster,
             id,
+            environment,
             asked: Vec::new(),
         }
     }
 
-    /// The name of this node.
-    pub(super) fn node(&self) -> &'a str {
-        &self.cluster.node().name
-    }
-
-    /// The allocator of its addresses.
-    pub(super) fn allocator(&self) -> &'static str {
-        self.cluster.kind.allocator
-    }
-
-    /// Reads a cluster of the same engine from a recorded `ipam` section.
+    /// True if `recorded`, the cluster of an ADD of this network, is this one.
     ///
     /// # Errors
     ///
-    /// The reason why the section can't be used.
-    pub(super) fn read(&self, ipam: &Object) -> Result<Rc<dyn ConfiguredCluster>, String> {
-        (self.cluster.kind.read)(ipam).map_err(|error| error.msg)
-    }
-
-    /// True if the cluster that an ADD of this network has asked is this one.
-    ///
-    /// # Errors
-    ///
-    /// The reason why it isn't known: that cluster can't be asked.
+    /// The reason why it is unknown: the recorded cluster doesn't answer.
     pub(super) fn is(
         &mut self,
         network: &NetworkName,
@@ -60,7 +42,7 @@ impl<'a> SameCluster<'a> {
             return Ok(false);
         }
         let (urls, recorded_urls) = (urls(node), urls(recorded.node()));
-        // A restored engine may have other endpoints than those of its time.
+        // The endpoints may have changed with the restore.
         if self.cluster.networks.contains(network) || !urls.is_disjoint(&recorded_urls) {
             return Ok(true);
         }
@@ -81,16 +63,15 @@ impl<'a> SameCluster<'a> {
         let asked = engine.read(&[Read::Count(Group::Pools)]);
         asked.map_err(|error| failed(&error.msg))?;
         let moment = engine.moment();
-        let id = moment
-            .ok_or_else(|| failed("no cluster ID is answered"))?
-            .cluster;
+        let moment = moment.ok_or_else(|| failed("no cluster ID is answered"))?;
+        let id = moment.cluster;
         if id == self.id || engine.has_one_id() {
             return Ok(id == self.id);
         }
-        // No two clusters have the same registration of this node: it is random.
-        let node = self.node();
+        // The registration of this node is random, so it differs between clusters.
+        let node = &self.cluster.node().name;
         let of_node = |engine: &mut dyn Engine| {
-            let found = engine.get(Key::Node(node.to_owned()));
+            let found = engine.get(Key::Node(node.clone()));
             let found = found.map_err(|error| failed(&error.msg))?;
             found.ok_or_else(|| failed(&format!("{node} isn't registered; run this again")))
         };

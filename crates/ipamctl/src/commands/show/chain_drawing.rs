@@ -14,13 +14,13 @@ use crate::output::joined;
 #[derive(Debug, Serialize)]
 pub(super) struct ShownDelegate<'a> {
     pub(super) name: &'a str,
-    /// `prevResult` that it was given; `null` for none.
+    /// Its `prevResult`; `null` without one.
     pub(super) given: Option<&'a RawValue>,
     /// Its answer; `null` if it isn't recorded.
     pub(super) answered: Option<&'a RawValue>,
 }
 
-/// The lines of the drawing; none without a delegate.
+/// The lines of the drawing; empty without a delegate.
 pub(super) fn lines(delegates: &[ShownDelegate<'_>], main: &str) -> Vec<String> {
     let Some(width) = delegates.iter().map(|delegate| delegate.name.len()).max() else {
         return Vec::new();
@@ -61,7 +61,7 @@ pub(super) fn lines(delegates: &[ShownDelegate<'_>], main: &str) -> Vec<String> 
     lines
 }
 
-/// What a delegate has added to the answer of the one before it, in short.
+/// A summary of the delegate's additions to the answer of the one before it.
 fn added(given: Option<&RawValue>, answer: &RawValue) -> String {
     let before = given.map(ips).unwrap_or_default();
     let mut new = ips(answer);
