@@ -72,7 +72,9 @@ pub(super) fn fill(target: &Kubernetes, pool: &str, net: u8, count: u32) -> Resu
 
 /// The address with this number. Another node holds it.
 fn address(template: &Value, pool: &str, net: u8, n: u32) -> Value {
-    let ip = Ipv4Addr::from(u32::from(Ipv4Addr::new(10, net, 0, 0)) + n).to_string();
+    let ip = Ipv4Addr::from(u32::from(Ipv4Addr::new(10, net, 0, 0)) + n);
+    let [_, _, third, _] = ip.octets();
+    let ip = ip.to_string();
     let mut object = template.clone();
     let metadata = &mut object["metadata"];
     metadata["name"] = format!("{pool}.{ip}").into();
@@ -82,6 +84,7 @@ fn address(template: &Value, pool: &str, net: u8, n: u32) -> Value {
     )
     .into();
     metadata["labels"]["ipam-delegated.io/pool"] = pool.into();
+    metadata["labels"]["ipam-delegated.io/prefix"] = format!("10.{net}.{third}.0-24").into();
     metadata["labels"]["ipam-delegated.io/node"] = "another-node".into();
     let spec = &mut object["spec"];
     spec["pool"] = pool.into();

@@ -94,6 +94,7 @@ impl Kubernetes {
                 "name": format!("bare.{ip}"),
                 "labels": {
                     label("pool"): "bare",
+                    label("prefix"): format!("{}-24", Ipv4Addr::from((0x0a60_0000 + number) & !0xff)),
                     label("node"): WRITER,
                     label("network"): "bench",
                     label("attachment"): "0123456789abcdef0123456789abcdef",
