@@ -34,7 +34,7 @@ fn a_node_has_reconciled_while_the_mark_of_the_cluster_cant_be_deleted_and_an_ad
             false => Fate::Answered,
         }
     });
-    let impatient = shared.within("1s", &config);
+    let impatient = shared.within("3s", &config);
     let output = shared.ipamctl(&impatient, &["reconcile"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(

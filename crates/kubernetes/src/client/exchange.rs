@@ -63,13 +63,14 @@ impl Client<'_> {
         self.time.start_request();
         let server = self.start()?.route.server.to_string();
         let mut wait = FIRST_WAIT;
-        let mut last_reason = "it was not asked in time".to_owned();
+        let mut last_reason: Option<String> = None;
         loop {
             if self.time.remaining().is_zero() {
-                return Err(self.time_is_up(&last_reason));
+                let reason = last_reason.as_deref();
+                return Err(self.time_is_up(reason.unwrap_or("it was not asked in time")));
             }
             let mut after = None;
-            last_reason = match self.attempt(request)? {
+            let reason = match self.attempt(request)? {
                 Attempt::Cancelled => return Err(cancelled()),
                 Attempt::Failure(Failure::Distrusted(reason)) => {
                     return Err(distrusted(self.settings, &server, &reason));
@@ -77,7 +78,10 @@ impl Client<'_> {
                 Attempt::Failure(Failure::TooLong) => {
                     return Err(unreadable(request, "it is too long"));
                 }
-                Attempt::Failure(Failure::Lost(reason)) if request.changes => {
+                Attempt::Failure(Failure::Lost(mut reason)) if request.changes => {
+                    if let Some(earlier) = last_reason {
+                        reason = format!("{reason}; before that: {earlier}");
+                    }
                     return Err(lost(request, &reason));
                 }
                 Attempt::Failure(Failure::Lost(reason) | Failure::NotSent(reason)) => reason,
@@ -96,15 +100,13 @@ impl Client<'_> {
                     }
                 },
             };
-            tracing::debug!(
-                server,
-                reason = last_reason,
-                "no usable answer of the API server"
-            );
+            tracing::debug!(server, reason, "no usable answer of the API server");
             let pause = after.unwrap_or(wait).mul_f64(1.0 + fastrand::f64() / 4.0);
-            if pause >= self.time.remaining() {
-                return Err(self.time_is_up(&last_reason));
+            // An attempt at the last moment would make it unknown whether a change was made.
+            if pause + pause.min(LONGEST_WAIT) >= self.time.remaining() {
+                return Err(self.time_is_up(&reason));
             }
+            last_reason = Some(reason);
             if self.pause(pause)? == Some(GivenUp::Cancelled) {
                 return Err(cancelled());
             }

@@ -115,12 +115,12 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// As [`Self::sweep`], if the API server does it now: for up to 30 seconds after its start, it
-    /// may not know the policy's parameters (kubernetes/kubernetes#124237). Otherwise the next ADD
-    /// sweeps.
+    /// As [`Self::sweep`], if the API server does it now and says so: for up to 30 seconds after its
+    /// start, it may not know the policy's parameters (kubernetes/kubernetes#124237). Otherwise the
+    /// next ADD sweeps.
     pub(super) fn sweep_or_leave(&mut self) -> Result<(), EngineError> {
         match self.sweep() {
-            Err(error) if error.kind == Failure::Unreachable => {
+            Err(error) if matches!(error.kind, Failure::Unreachable | Failure::Lost) => {
                 tracing::warn!(%error, "nothing new is given yet");
                 Ok(())
             }

@@ -149,6 +149,21 @@ fn a_wait_that_is_longer_than_the_time_limit_ends_the_request() {
 }
 
 #[test]
+fn a_write_that_is_lost_after_a_refusal_says_both() {
+    let refused = Reply::Answer(429, "Retry-After: 0\r\n", b"slow down".to_vec());
+    let server = FakeServer::start([refused, Reply::Close]);
+    let setting = to(&server);
+    let mut client = Client::new(&setting.settings, None);
+    let error = client.create(POOL, &pool("blue", 0), false).unwrap_err();
+    assert_eq!(error.kind, Kind::Lost, "{error}");
+    assert!(
+        error.msg.ends_with("; before that: 429: slow down"),
+        "{error}"
+    );
+    assert_eq!(server.received().len(), 2);
+}
+
+#[test]
 fn a_write_without_a_usable_answer_is_lost_and_sent_once() {
     let garbage = b"<html>".to_vec();
     for reply in [
