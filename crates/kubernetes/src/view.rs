@@ -18,7 +18,7 @@ use std::time::Duration;
 use ipam::Interval;
 use rustix::fs::OFlags;
 use rustix::time::{ClockId, clock_gettime};
-use state_files::{StateFolder, lock_file};
+use state_files::{StateFolder, lock_file, names_in};
 
 use crate::names::hash;
 
@@ -137,6 +137,13 @@ impl View {
         })
     }
 
+    /// Removes all that was seen and verified: another state of the cluster was restored. UIDs and
+    /// generations of that state may name other specs than before.
+    pub(crate) fn clear(&self) -> io::Result<()> {
+        self.read.borrow_mut().clear();
+        self.folder.as_ref().map_or(Ok(()), StateFolder::clear)
+    }
+
     /// Lists a pool's addresses with `list`, or returns the list of another process that began
     /// after this call. So if many calls find a pool full at the same time, one requests the list.
     /// The list replaces the view.
@@ -233,17 +240,14 @@ fn replace(folder: &StateFolder, pool: &str, all: &[IpAddr]) -> io::Result<()> {
 
 /// The files of a pool, each with the start of its addresses: see [`place`].
 fn files_of(folder: &StateFolder, pool: &str) -> io::Result<Vec<(String, u128)>> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder.path_of(""))? {
-        if let Ok(name) = entry?.file_name().into_string()
-            && let Some((of, start)) = name.rsplit_once('_')
-            && of == pool
-            && let Ok(start) = u128::from_str_radix(start, 16)
-        {
-            files.push((name, start));
-        }
-    }
-    Ok(files)
+    let start = |name: &str| {
+        let (of, start) = name.rsplit_once('_')?;
+        let start = u128::from_str_radix(start, 16).ok()?;
+        (of == pool).then_some(start)
+    };
+    let names = names_in(&folder.path_of(""))?.into_iter();
+    let with_start = |name: String| start(&name).map(|start| (name, start));
+    Ok(names.filter_map(with_start).collect())
 }
 
 /// The file of an address, and its bit there.
@@ -361,6 +365,22 @@ mod tests {
         assert_eq!(listed.unwrap().len(), 2);
         assert!(!view.has("blue", ip("10.0.0.5")));
         assert!(view.has("blue", ip("10.0.0.6")) && view.has("blue", ip("fd00::7")));
+    }
+
+    #[test]
+    fn a_cleared_view_shows_nothing_of_what_was_seen_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || View::open(folder.path(), Path::new("/kubeconfig"), WAIT);
+        let view = open();
+        view.note("blue", ip("10.0.0.5"), true);
+        let listed = view.list("blue", WAIT, || Ok::<_, ()>(vec![ip("10.0.0.6")]));
+        assert_eq!(listed, Ok(vec![ip("10.0.0.6")]));
+        assert!(view.has("blue", ip("10.0.0.6")));
+        view.clear().unwrap();
+        for view in [view, open()] {
+            assert!(!view.has("blue", ip("10.0.0.6")));
+        }
+        View::none().clear().unwrap();
     }
 
     #[test]

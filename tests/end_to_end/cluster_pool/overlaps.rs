@@ -1,7 +1,7 @@
 //! Pools that overlap, as kubectl can define them: nodes refuse them.
 
 use harness::{KUBECTL, KUBERNETES_PROGRAMS, needs};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::api_cluster::ApiCluster;
 use crate::cluster::pool_cluster::PoolCluster;
@@ -176,4 +176,45 @@ fn an_address_of_an_earlier_version_without_the_label_is_compared_as_well() {
     shared.define("new", &json!({"subnet": "10.1.0.0/24"}));
     let refused = shared.add("b", &of("n2", "new"));
     refused.refused(7, "pool new overlaps with addresses.ipam-delegated.io/old.");
+}
+
+/// The UID and the generation of the only pool of this name.
+fn generation(cluster: &ApiCluster, pool: &str) -> (Value, Value) {
+    let pools = cluster.objects("pools").into_iter();
+    let mut named = pools.filter(|object| object["metadata"]["name"] == pool);
+    let mut metadata = named.next().unwrap()["metadata"].take();
+    (metadata["uid"].take(), metadata["generation"].take())
+}
+
+#[test]
+fn after_a_restore_nothing_counts_that_was_compared_before() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let mut cluster = ApiCluster::default();
+    let of = |cluster: &dyn PoolCluster, pool: &str| {
+        cluster.config("n1", &cluster.addresses(), &json!([{"name": pool}]))
+    };
+    let first = of(&cluster, "first");
+    PoolCluster::define(&cluster, "first", &json!({"subnet": "10.1.0.0/24"}));
+    cluster.save();
+    let shared: &dyn PoolCluster = &cluster;
+    shared.define("first", &json!({"subnet": "10.1.1.0/24"}));
+    shared.add("a", &first).result();
+    shared.del("a", &first).nothing();
+    let compared = generation(&cluster, "first");
+    cluster.restore();
+    let shared: &dyn PoolCluster = &cluster;
+    let begun = shared.ipamctl(
+        &shared.as_administrator(&first),
+        &["reconcile", "--begin", "n1"],
+    );
+    assert!(begun.status.success(), "{begun:?}");
+    let reconciled = shared.ipamctl(&first, &["reconcile"]);
+    assert!(reconciled.status.success(), "{reconciled:?}");
+
+    shared.define("second", &json!({"subnet": "10.1.2.0/24"}));
+    shared.add("a", &of(shared, "second")).result();
+    shared.define("first", &json!({"subnet": "10.1.2.0/24"}));
+    assert_eq!(generation(&cluster, "first"), compared);
+    let refused = shared.add("b", &first);
+    refused.refused(7, "overlaps with pool second (10.1.2.1-10.1.2.254)");
 }

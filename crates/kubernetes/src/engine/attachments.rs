@@ -1,7 +1,7 @@
 //! Reads the addresses that nodes hold: those of an attachment from this node's index, others by
 //! their labels.
 
-use cluster::{EngineError, Holding, Key, Stored};
+use cluster::{EngineError, HeldKey, Holding, Key, Kind as Failure, Stored};
 use cni::NetworkName;
 
 use super::Engine;
@@ -177,6 +177,28 @@ impl Engine<'_> {
             false => _ = self.list_index(cluster)?,
         }
         Ok(is_current)
+    }
+
+    /// Notes an address of this node that will be created.
+    pub(super) fn note(&mut self, held: &HeldKey) -> Result<(), EngineError> {
+        match &self.index {
+            Some(index) if held.node == self.node => index.note(held).map_err(|error| {
+                let msg = format!("the index of this node's addresses: {error}");
+                EngineError::new(Failure::Io, msg)
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the note of an address of this node that doesn't exist. A superfluous note only
+    /// costs a request.
+    pub(super) fn forget(&mut self, held: Option<&HeldKey>) {
+        if let (Some(index), Some(held)) = (&self.index, held)
+            && held.node == self.node
+            && let Err(error) = index.forget(held)
+        {
+            tracing::debug!(%error, "the index keeps an address that is gone");
+        }
     }
 }
 

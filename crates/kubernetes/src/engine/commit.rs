@@ -5,7 +5,7 @@
 //! replaced or deleted only after the verification, and only if they are exactly the objects that
 //! were read.
 
-use cluster::{Change, Condition, EngineError, HeldKey, Key};
+use cluster::{Change, Condition, EngineError, Key};
 
 use super::explanation::Taken;
 use super::guards::Own;
@@ -293,7 +293,12 @@ impl Engine<'_> {
                 }
                 continue;
             }
-            marks |= matches!(key, Key::Mark(_));
+            if let Key::Mark(node) = key {
+                marks = true;
+                if node == self.node {
+                    self.clear_view()?;
+                }
+            }
             if !self.delete_one(key, Expected::of(change, key))? {
                 return Ok(false);
             }
@@ -371,27 +376,5 @@ impl Engine<'_> {
     fn new_object(&self, key: &Key, value: &[u8]) -> Result<serde_json::Value, EngineError> {
         let object = object(key, value, &self.pod);
         object.ok_or_else(|| unable(format!("{key:?} can't have this value")))
-    }
-
-    /// Notes an address of this node that will be created.
-    fn note(&mut self, held: &HeldKey) -> Result<(), EngineError> {
-        match &self.index {
-            Some(index) if held.node == self.node => index.note(held).map_err(|error| {
-                let msg = format!("the index of this node's addresses: {error}");
-                EngineError::new(cluster::Kind::Io, msg)
-            }),
-            _ => Ok(()),
-        }
-    }
-
-    /// Removes the note of an address of this node that doesn't exist. A superfluous note only
-    /// costs a request.
-    fn forget(&mut self, held: Option<&HeldKey>) {
-        if let (Some(index), Some(held)) = (&self.index, held)
-            && held.node == self.node
-            && let Err(error) = index.forget(held)
-        {
-            tracing::debug!(%error, "the index keeps an address that is gone");
-        }
     }
 }

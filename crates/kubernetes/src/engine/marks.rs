@@ -91,6 +91,14 @@ impl Engine<'_> {
         ))
     }
 
+    /// Removes this node's view of the pools, which it saw before the restore.
+    pub(super) fn clear_view(&self) -> Result<(), EngineError> {
+        self.view.clear().map_err(|error| {
+            let msg = format!("this node's view of the pools can't be removed: {error}");
+            EngineError::new(Failure::Io, msg)
+        })
+    }
+
     /// Deletes the restore of the cluster, if no mark exists any more.
     pub(super) fn sweep(&mut self) -> Result<(), EngineError> {
         let Some(Item { uid, revision, .. }) = self.any_restore()? else {
