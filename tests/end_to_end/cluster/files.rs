@@ -48,7 +48,9 @@ fn an_add_of_which_any_system_call_fails_leaves_nothing_after_del(cluster: &mut 
             "{}",
             what()
         );
-        if output.status.code() == Some(1) {
+        // Nor can a write to an eventfd, with which tokio wakes a thread: it panics.
+        let is_possible = !output.stdout.contains("failed to wake I/O driver");
+        if output.status.code() == Some(1) && is_possible {
             let held = cluster.held();
             assert!(held.is_empty(), "{held:?} {}", what());
         }
