@@ -258,6 +258,18 @@ impl EtcdMember {
         keys.map(str::to_owned).collect()
     }
 
+    /// The keys with this prefix, sorted, without the prefix, and their values.
+    #[track_caller]
+    pub fn values(&self, prefix: &str) -> Vec<(String, String)> {
+        let listed = self.ctl(&["get", prefix, "--prefix"]);
+        let lines: Vec<&str> = listed.lines().collect();
+        let key_and_value = |pair: &[&str]| {
+            let key = pair[0].strip_prefix(prefix).expect("a key with the prefix");
+            (key.to_owned(), pair[1].to_owned())
+        };
+        lines.chunks(2).map(key_and_value).collect()
+    }
+
     /// The value of a key; empty if it doesn't exist.
     #[track_caller]
     pub fn value(&self, key: &str) -> String {

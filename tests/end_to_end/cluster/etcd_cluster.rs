@@ -70,10 +70,13 @@ impl PoolCluster for Cluster {
     }
 
     fn blocks_of(&self, pool: &str, node: &str) -> Vec<String> {
-        let mut blocks = self.blocks(pool);
-        let owner = |block: &str| self.json(&format!("/ipam/v1/blocks/{pool}/{block}"));
-        blocks.retain(|block| owner(block)["node"] == node);
-        blocks
+        let all = self.etcd.values(&format!("/ipam/v1/blocks/{pool}/"));
+        let is_its = |owner: &str| {
+            let owner: Value = serde_json::from_str(owner).unwrap();
+            owner["node"] == node
+        };
+        let its = all.into_iter().filter(|(_, owner)| is_its(owner));
+        its.map(|(block, _)| block).collect()
     }
 
     fn move_block(&self, pool: &str, block: &str, node: &str) {
