@@ -298,7 +298,8 @@ fn blocks_are_not_given_from_after_a_boot_before_the_engine_has_confirmed_them(
     cluster.stop();
     cluster.add("b", &config).result();
     boot(cluster, "one");
-    cluster.add("c", &config).refused(
+    let impatient = cluster.within("2s", &config);
+    cluster.add("c", &impatient).refused(
         11,
         &format!("have to be compared with {}'s", cluster.engine()),
     );

@@ -70,9 +70,9 @@ impl ApiCluster {
 
     /// Deletes all objects; addresses and blocks first.
     fn empty(&self) {
-        for resource in RESOURCES {
-            self.delete(resource, &["--all"]);
-        }
+        let resources = RESOURCES.map(|resource| format!("{resource}.ipam-delegated.io"));
+        let words = ["delete", &resources.join(","), "--wait=false", "--all"];
+        self.api.kubectl(&words);
         for (pool, _) in self.defined() {
             self.undefine(&pool);
         }

@@ -42,7 +42,7 @@ fn walk(node: &Node<'_>, command: &str, prepare: &dyn Fn()) {
     node.run("ADD", "c").result();
     prepare();
     let requests = node.requests(command, "c");
-    let impatient = node.within("2s");
+    let impatient = node.within("1s");
     for number in 0..requests {
         for of in 0..strange_answers("").len() {
             if node.cluster.held().is_empty() {

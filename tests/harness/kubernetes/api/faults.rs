@@ -63,18 +63,29 @@ impl KubernetesApi {
         self.control_plane.signal(ETCD, "CONT");
     }
 
-    /// Saves the state of etcd, for [`Self::restore`]. Both daemons are stopped and started again.
+    /// Saves the state of etcd, for [`Self::restore`]. Its files are copied while it is paused: they
+    /// are those that a killed etcd would leave.
     pub fn snapshot(&mut self) -> Snapshot {
         self.snapshots += 1;
         let folder = format!("/run/snapshot-{}", self.snapshots);
-        self.replace_data(&format!("cp -a /run/etcd {folder}"));
+        self.pause_etcd();
+        self.control_plane
+            .node()
+            .sh(&format!("cp -a /run/etcd {folder}"));
+        self.continue_etcd();
         Snapshot(folder)
     }
 
     /// Sets etcd back to a snapshot. Revisions continue from the snapshot's.
     pub fn restore(&mut self, snapshot: &Snapshot) {
         let folder = &snapshot.0;
-        self.replace_data(&format!("rm -rf /run/etcd; cp -a {folder} /run/etcd"));
+        self.control_plane.kill(API_SERVER);
+        self.control_plane.kill(ETCD);
+        self.control_plane
+            .node()
+            .sh(&format!("rm -rf /run/etcd; cp -a {folder} /run/etcd"));
+        self.control_plane.start_etcd();
+        self.start_api_server();
     }
 
     /// Increases etcd's revision by more than the API server's own writes after a start. A node
@@ -104,13 +115,5 @@ impl KubernetesApi {
                 answer += str::from_utf8(&part[..read]).unwrap();
             }
         }
-    }
-
-    fn replace_data(&mut self, script: &str) {
-        self.control_plane.kill(API_SERVER);
-        self.control_plane.kill(ETCD);
-        self.control_plane.node().sh(script);
-        self.control_plane.start_etcd();
-        self.start_api_server();
     }
 }
