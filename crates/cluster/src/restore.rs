@@ -123,6 +123,33 @@ impl LatestState {
         )))
     }
 
+    /// Refuses an engine that doesn't know this node, if the node has seen another cluster: what it
+    /// holds there would not be released. With [`Engine::has_one_id`], another ID may also be that
+    /// of a restored cluster, so it proves nothing.
+    ///
+    /// # Errors
+    ///
+    /// Code 7; those of the engine.
+    pub fn refuse_another_cluster(
+        &self,
+        node: &Node,
+        engine: &mut dyn Engine,
+    ) -> Result<(), Error> {
+        let both = engine.moment().zip(self.moment);
+        let is_another = both.is_some_and(|(now, seen)| now.cluster != seen.cluster);
+        let key = Key::Node(node.name.clone());
+        if !is_another || engine.has_one_id() || engine.get(key.clone())?.is_some() {
+            return Ok(());
+        }
+        let (name, key) = (engine.name(), engine.path(&key));
+        let refused = Error::config(format!(
+            "{name} has no {key}, and this node has used another cluster: what it holds there would not be released"
+        ));
+        Err(refused.with_details(format!(
+            "see ipam.{name}; if this cluster is the right one: ipamctl node-register"
+        )))
+    }
+
     /// The engine's state and the one that this node has seen, if it is an older one of the same
     /// cluster.
     fn older(&self, engine: &dyn Engine) -> Option<(Moment, Moment)> {

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::chown;
 use std::path::Path;
 
-use harness::{KUBECTL, KUBERNETES_PROGRAMS, needs};
+use harness::{ApiProxy, KUBECTL, KUBERNETES_PROGRAMS, needs};
 use serde_json::{Value, json};
 
 use super::api_cluster::ApiCluster;
@@ -199,4 +199,31 @@ fn locks_of_the_view_that_a_stopped_process_holds_keep_nobody_from_an_address() 
         shared.del(container, &config).nothing();
     }
     assert!(cluster.held().is_empty(), "{:?}", cluster.held());
+}
+
+#[test]
+fn a_del_with_the_kubeconfig_of_another_cluster_is_no_success() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let mut cluster = ApiCluster::default();
+    let proxy = ApiProxy::start(&cluster.api);
+    shared(&cluster).define("lan", &json!({"subnet": "10.1.0.0/24"}));
+    let pools = json!([{"name": "lan"}]);
+    let config = shared(&cluster).config("n1", &shared(&cluster).addresses(), &pools);
+    // The other cluster: another URL, and a state that doesn't know the node.
+    let other = cluster.api.snapshot();
+    shared(&cluster).add("a", &config).result();
+    let own = cluster.api.snapshot();
+    cluster.api.restore(&other);
+    let kubeconfig = Path::new(config["ipam"]["kubernetes"]["kubeconfig"].as_str().unwrap());
+    let of_own = fs::read(kubeconfig).unwrap();
+    fs::copy(proxy.kubeconfig_like(&cluster.api, kubeconfig), kubeconfig).unwrap();
+    let refused = shared(&cluster).del("a", &config);
+    refused.refused(7, "this node has used another cluster");
+    shared(&cluster)
+        .gc(&[], &config)
+        .refused(7, "ipamnodes.ipam-delegated.io/n1");
+    fs::write(kubeconfig, of_own).unwrap();
+    cluster.api.restore(&own);
+    shared(&cluster).del("a", &config).nothing();
+    assert!(cluster.held().is_empty());
 }

@@ -1,9 +1,10 @@
 //! Pools that overlap, as kubectl can define them: nodes refuse them.
 
-use harness::{KUBECTL, KUBERNETES_PROGRAMS, needs};
+use harness::{KUBECTL, KUBERNETES_PROGRAMS, Output, needs};
 use serde_json::{Value, json};
 
 use super::api_cluster::ApiCluster;
+use super::interrupted_import::import;
 use crate::cluster::pool_cluster::PoolCluster;
 
 #[test]
@@ -178,6 +179,19 @@ fn an_address_of_an_earlier_version_without_the_label_is_compared_as_well() {
     refused.refused(7, "pool new overlaps with addresses.ipam-delegated.io/old.");
 }
 
+/// The steps after a restore of etcd.
+fn reconcile(cluster: &dyn PoolCluster, nodes: &[&Value]) -> Vec<Output> {
+    let name = |node: &&Value| node["ipam"]["node"].as_str().unwrap().to_owned();
+    let names: Vec<String> = nodes.iter().map(name).collect();
+    let begin = ["reconcile", "--begin"].into_iter();
+    let begin: Vec<&str> = begin.chain(names.iter().map(String::as_str)).collect();
+    let begun = cluster.ipamctl(&cluster.as_administrator(nodes[0]), &begin);
+    assert!(begun.status.success(), "{begun:?}");
+    let each = nodes.iter();
+    each.map(|node| cluster.ipamctl(node, &["reconcile"]))
+        .collect()
+}
+
 /// The UID and the generation of the only pool of this name.
 fn generation(cluster: &ApiCluster, pool: &str) -> (Value, Value) {
     let pools = cluster.objects("pools").into_iter();
@@ -203,18 +217,56 @@ fn after_a_restore_nothing_counts_that_was_compared_before() {
     let compared = generation(&cluster, "first");
     cluster.restore();
     let shared: &dyn PoolCluster = &cluster;
-    let begun = shared.ipamctl(
-        &shared.as_administrator(&first),
-        &["reconcile", "--begin", "n1"],
-    );
-    assert!(begun.status.success(), "{begun:?}");
-    let reconciled = shared.ipamctl(&first, &["reconcile"]);
-    assert!(reconciled.status.success(), "{reconciled:?}");
-
+    assert!(reconcile(shared, &[&first])[0].status.success());
     shared.define("second", &json!({"subnet": "10.1.2.0/24"}));
     shared.add("a", &of(shared, "second")).result();
     shared.define("first", &json!({"subnet": "10.1.2.0/24"}));
     assert_eq!(generation(&cluster, "first"), compared);
     let refused = shared.add("b", &first);
     refused.refused(7, "overlaps with pool second (10.1.2.1-10.1.2.254)");
+}
+
+/// The same configuration, in which the first pool's address is requested.
+fn requesting(config: &Value, ip: &str) -> Value {
+    let mut config = config.clone();
+    config["ipam"]["pools"][0]["requested-ip"] = json!(ip);
+    config
+}
+
+#[test]
+fn after_a_restore_what_lives_in_a_part_of_a_pool_that_was_defined_since_is_not_given_again() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let blocks = json!({"lan": {"subnet": "10.1.0.0/24", "block": 28}});
+    let split = json!({
+        "lan": {"subnet": "10.1.0.0/24", "rangeEnd": "10.1.0.127"},
+        "part": {"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.128"},
+    });
+    for (pools, of_two, in_blocks) in [(blocks, "lan", true), (split, "part", false)] {
+        let mut cluster = ApiCluster::default();
+        let shared: &dyn PoolCluster = &cluster;
+        shared.define("lan", &json!({"subnet": "10.1.0.0/24"}));
+        let delegates = match in_blocks {
+            true => shared.in_blocks(),
+            false => shared.addresses(),
+        };
+        let one = shared.config("n1", &shared.addresses(), &json!([{"name": "lan"}]));
+        let two = shared.config("n2", &delegates, &json!([{"name": of_two}]));
+        // The node notes that nobody else has a block or an address of the pool.
+        shared.add("before", &one).result();
+        shared.del("before", &one).nothing();
+        cluster.save();
+        let shared: &dyn PoolCluster = &cluster;
+        let imported = import(shared, &shared.as_administrator(&one), &pools);
+        assert!(imported.status.success(), "{imported:?}");
+        let living = shared.add("living", &two).ips().remove(0);
+        cluster.restore();
+        let shared: &dyn PoolCluster = &cluster;
+        let reconciled = reconcile(shared, &[&one, &two]);
+        let status = shared.call("STATUS", "", &one).run();
+        let again = shared.add("other", &requesting(&one, &living));
+        assert!(
+            !again.status.success(),
+            "{reconciled:?} {status:?} {again:?}"
+        );
+    }
 }

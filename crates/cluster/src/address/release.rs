@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use cni::{Attachment, Call, Error, ROLLBACK};
 
 use crate::node::second_name::refuse_second_name;
+use crate::restore::LatestState;
 use crate::try_again;
 use crate::{
     Change, Condition, Engine, EngineError, Found, Group, HeldKey, Holder, Holding, Identity, Key,
@@ -76,7 +77,8 @@ pub fn gc(engine: &mut dyn Engine, node: &Node, call: &Call<'_>) -> Result<(), E
 }
 
 /// Releases the addresses that `is_chosen` selects. If the node holds none of them, it needs no
-/// registration, but this machine must not have registered another name in this boot.
+/// registration, but this machine must not have registered another name in this boot, or with
+/// another cluster.
 fn release_chosen(
     engine: &mut dyn Engine,
     node: &Node,
@@ -87,6 +89,7 @@ fn release_chosen(
     let mut found = entries(engine, holding)?;
     found.retain(is_chosen);
     if found.is_empty() {
+        LatestState::open(node)?.refuse_another_cluster(node, engine)?;
         return refuse_second_name(node, call.environment);
     }
     let mut identity = Identity::of(node, call.environment, engine)?;

@@ -57,7 +57,14 @@ impl Engine<'_> {
         own: &Own<'_>,
     ) -> Result<bool, EngineError> {
         let mut pools = Pools::of(conditions);
-        for condition in conditions {
+        // While a restore goes on, nodes claim their addresses again: what is verified of a pool
+        // meanwhile doesn't stay true.
+        let is_of_marks = |condition: &&&Condition| **condition == &Condition::Empty(Group::Marks);
+        let marks = conditions.iter().filter(is_of_marks);
+        let others = conditions
+            .iter()
+            .filter(|condition| !is_of_marks(condition));
+        for condition in marks.chain(others) {
             let holds = self.holds(condition, own, &mut pools)?;
             if !holds {
                 tracing::debug!(?condition, "a condition doesn't hold");

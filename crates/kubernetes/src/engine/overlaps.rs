@@ -19,6 +19,10 @@ impl Engine<'_> {
         &mut self,
         conditions: &[Condition],
     ) -> Result<(), EngineError> {
+        // Nothing is given then, and nodes are claiming their addresses again.
+        if self.is_restored()? {
+            return Ok(());
+        }
         for condition in conditions {
             if let Condition::Value(Key::Pool(pool), _) | Condition::Revision(Key::Pool(pool), _) =
                 condition
