@@ -8,8 +8,9 @@
 use std::collections::HashMap;
 use std::time::SystemTime;
 
-use cluster::EngineError;
+use cluster::{EngineError, Kind};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::{Client, Item, OtherResource, Replaced, Resource};
 
@@ -18,6 +19,9 @@ const NODE_UID: &str = "ipam-delegated.io/node-uid";
 
 /// Annotation with a [`MissingNote`].
 const NODE_MISSING: &str = "ipam-delegated.io/node-missing";
+
+/// Most times that a registration is written again, because others change it.
+const MOST_TRIES: u32 = 10;
 
 /// A registration of a node, and the state of its Node.
 #[derive(Clone, Debug)]
@@ -140,6 +144,30 @@ impl RegisteredNode {
     }
 }
 
+/// Removes the note that the Node is missing from a node's registration: the node is running. With
+/// the right of nodes to update their registration.
+pub(crate) fn remove_note(client: &mut Client<'_>, node: &str) -> Result<(), EngineError> {
+    for _ in 0..MOST_TRIES {
+        let Some(mut item) = client.get(Resource::IpamNode, node)? else {
+            return Ok(());
+        };
+        if item.annotations.remove(NODE_MISSING).is_none() {
+            return Ok(());
+        }
+        let mut object = json!({
+            "apiVersion": Resource::api_version(),
+            "kind": Resource::IpamNode.kind(),
+            "spec": item.spec,
+        });
+        item.keep_metadata_in(&mut object);
+        if let Replaced::Done(_) = client.replace(Resource::IpamNode, &object, false)? {
+            return Ok(());
+        }
+    }
+    let msg = format!("the registration of {node} is changed by others all the time");
+    Err(EngineError::new(Kind::Unable, msg))
+}
+
 fn state(registration: &Item, uid: Option<String>) -> NodeState {
     if let Some(uid) = uid {
         return NodeState::Exists(uid);
@@ -184,7 +212,7 @@ mod humantime_text {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
     fn registration(annotations: &Value) -> Item {
         let metadata =

@@ -4,6 +4,8 @@ use harness::{CC, Call, KUBECTL, KUBERNETES_PROGRAMS, Output, WrongClock, needs}
 use serde_json::{Value, json};
 
 use super::administered::{Administered, ip_of, json_of};
+use super::api_cluster::ApiCluster;
+use crate::cluster::pool_cluster::PoolCluster;
 
 const DELEGATES: [&str; 1] = ["ipam-da-kubernetes"];
 
@@ -146,4 +148,31 @@ fn the_time_that_passes_is_the_api_servers_whatever_clock_a_machine_has() {
     assert_eq!(at(365, "1h"), is("n1", "noted"));
     assert_eq!(cluster.addresses().len(), 1);
     assert_eq!(at(0, "0s"), is("n1", "released"));
+}
+
+#[test]
+fn a_note_from_before_a_restore_ends_when_its_node_reconciles() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let cluster = ApiCluster::default();
+    let shared: &dyn PoolCluster = &cluster;
+    shared.define("lan", &json!({"subnet": "10.55.0.0/24"}));
+    let lan = json!([{"name": "lan"}]);
+    let [n1, n2] = ["n1", "n2"].map(|node| shared.config(node, &shared.addresses(), &lan));
+    for (name, config) in [("n1", &n1), ("n2", &n2)] {
+        cluster.api.apply(&node(name));
+        shared.add("living", config).result();
+    }
+    let administrator = shared.as_administrator(&n1);
+    let run = |words: &[&str]| shared.ipamctl(&administrator, words);
+    let collect = || outcomes(&run(&["collect-nodes", "--gone-for", "0s", "--json"]));
+    assert_eq!(collect(), []);
+    cluster.api.kubectl(&["delete", "node", "n2"]);
+    assert_eq!(collect(), is("n2", "noted"));
+    assert!(run(&["reconcile", "--begin"]).status.success());
+    for config in [&n1, &n2] {
+        let reconciled = shared.ipamctl(config, &["reconcile"]);
+        assert!(reconciled.status.success(), "{reconciled:?}");
+    }
+    assert_eq!(collect(), is("n2", "noted"));
+    assert_eq!(cluster.held().len(), 2);
 }

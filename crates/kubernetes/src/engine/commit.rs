@@ -296,7 +296,7 @@ impl Engine<'_> {
             if let Key::Mark(node) = key {
                 marks = true;
                 if node == self.node {
-                    self.clear_view()?;
+                    self.end_restore_here()?;
                 }
             }
             if !self.delete_one(key, Expected::of(change, key))? {

@@ -12,6 +12,7 @@ use cluster::{Change, Condition, EngineError, Key, Kind as Failure, Stored};
 use super::{Engine, unable};
 use crate::Resource;
 use crate::names::{ANY_RESTORE, object_of};
+use crate::node_objects::remove_note;
 use crate::objects::{restore, stored};
 use crate::{Created, Item, Replaced};
 
@@ -91,12 +92,14 @@ impl Engine<'_> {
         ))
     }
 
-    /// Removes this node's view of the pools, which it saw before the restore.
-    pub(super) fn clear_view(&self) -> Result<(), EngineError> {
+    /// Ends a restore on this node, before its mark is deleted: what it has seen before doesn't count
+    /// any more, and neither does an older note that its Node is missing.
+    pub(super) fn end_restore_here(&mut self) -> Result<(), EngineError> {
         self.view.clear().map_err(|error| {
             let msg = format!("this node's view of the pools can't be removed: {error}");
             EngineError::new(Failure::Io, msg)
-        })
+        })?;
+        remove_note(&mut self.client, self.node)
     }
 
     /// Deletes the restore of the cluster, if no mark exists any more.
