@@ -39,20 +39,20 @@ impl Engine<'_> {
     /// compared with the other, so one verification of each spec is enough.
     pub(super) fn refuse_overlaps_of(&mut self, pool: &Item) -> Result<(), EngineError> {
         let spec = pool.spec_id();
-        let compare = |engine: &mut Self| engine.compare(pool).map(|()| true);
+        let compare = |engine: &mut Self| engine.compare(pool);
         let compared = self.verify_once(Verified::Apart, (&pool.name, &spec), compare);
         compared.map(|_| ())
     }
 
-    /// Compares a pool with all that others have.
-    fn compare(&mut self, pool: &Item) -> Result<(), EngineError> {
-        // A pool with an invalid definition gives no addresses, so it is skipped.
+    /// Compares a pool with all that others have; false if its definition is invalid: it gives no
+    /// addresses.
+    fn compare(&mut self, pool: &Item) -> Result<bool, EngineError> {
         let read = |item: &Item| {
             let path = path(Resource::Pool, &item.name);
             DefinedPool::read(&item.name, &path, item.spec.to_string().into_bytes()).ok()
         };
         let Some(own) = read(pool) else {
-            return Ok(());
+            return Ok(false);
         };
         let own = [own];
         let all = self.client.list(Resource::Pool, None, false)?.items;
@@ -67,7 +67,8 @@ impl Engine<'_> {
             }
         }
         self.refuse_blocks_in(&own[0])?;
-        self.refuse_held_in(&own[0])
+        self.refuse_held_in(&own[0])?;
+        Ok(true)
     }
 
     /// Refuses a pool with addresses of another pool's blocks. A node gives the addresses of its
