@@ -6,6 +6,7 @@ mod attacked;
 mod bad_days;
 pub(crate) mod blocks;
 mod clock;
+pub(crate) mod conflicts;
 mod etcd_cluster;
 pub(crate) mod faults;
 pub(crate) mod files;

@@ -20,6 +20,7 @@ macro_rules! promises_of {
 promises_of! {
     allocator,
     blocks,
+    conflicts,
     identity,
     import,
 }

@@ -28,7 +28,7 @@ pub(super) struct Claims<'a> {
     pub(super) engine: &'a mut dyn Engine,
     pub(super) node: &'a Node,
     pub(super) identity: Identity<'a>,
-    latest_state: LatestState,
+    pub(super) latest_state: LatestState,
     /// Revision of the definition that was read last.
     defined_at: i64,
 }

@@ -158,12 +158,14 @@ impl Claims<'_> {
         Ok(())
     }
 
-    /// The blocks that this node has in the engine, but not in its file.
+    /// The blocks that this node has in the engine, but not in its file. None while there are
+    /// marks: after a restore, such a block may be one that the node has given back since, and that
+    /// another node uses. The node's `ipamctl reconcile` gives it back again.
     ///
     /// # Errors
     ///
-    /// Those of the engine.
-    pub(super) fn unlisted(&mut self, file: &PoolFile) -> Result<Vec<Block>, Error> {
+    /// Those of the engine; code 11 if the engine was restored and nobody has written marks.
+    pub(super) fn adoptable(&mut self, file: &PoolFile) -> Result<Vec<Block>, Error> {
         let group = Group::Blocks(Some(file.pool().to_owned()));
         let mut unlisted = Vec::new();
         for stored in self.engine.list(&group, true)? {
@@ -176,6 +178,17 @@ impl Claims<'_> {
                 unlisted.push(Block::new(cidr, owner));
             }
         }
+        // Read after the blocks: the list may be of the restored engine.
+        if !unlisted.is_empty() && !self.is_reconciled()? {
+            unlisted.clear();
+        }
         Ok(unlisted)
+    }
+
+    /// True if there are no marks.
+    fn is_reconciled(&mut self) -> Result<bool, Error> {
+        self.latest_state.refuse_older(self.node, self.engine)?;
+        let marks = self.engine.read(&[Read::Count(Group::Marks)])?;
+        Ok(marks.first().is_some_and(|marks| marks.number == 0))
     }
 }

@@ -84,7 +84,7 @@ fn collect(
         file.definition = definition.object().clone();
     }
     claims.compare(&node.files, &mut file, definition.as_ref())?;
-    for block in claims.unlisted(&file)? {
+    for block in claims.adoptable(&file)? {
         tracing::warn!(block = %block.cidr, pool, "the engine has this block as the node's; it is used from now on");
         file.blocks.push(block);
     }

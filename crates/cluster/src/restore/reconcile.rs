@@ -115,7 +115,8 @@ pub fn reconcile_address(
 }
 
 /// Claims the blocks in the node's files again, and the blocks of addresses that are reserved on
-/// the node. Returns each with its pool.
+/// the node. Returns each with its pool. The node's other blocks in the engine are given back: the
+/// node has given them back before, after the state that was restored.
 ///
 /// A lock keeps other processes of the node from claiming meanwhile. A process whose claim was
 /// answered before the restore may not have written its answer to the file yet.
@@ -136,9 +137,11 @@ pub fn reconcile_blocks(
         let mut all = Vec::new();
         for (files, file) in BlockFiles::all(node)? {
             let pool = file.pool().to_owned();
-            let others = of_other_nodes(engine, node, &pool)?;
+            let claimed = claimed_blocks(engine, node, &pool)?;
+            give_back_unused(engine, identity, &files, &file, &claimed.of_this_node)?;
             for (cidr, owner) in living(engine, node, &files, &file)? {
-                let overlapping = others.iter().find(|(other, _)| overlap(*other, cidr));
+                let mut others = claimed.of_others.iter();
+                let overlapping = others.find(|(other, _)| overlap(*other, cidr));
                 let state = match overlapping {
                     Some((other, owner)) if *other != cidr => {
                         Reconciled::Conflict(format!("block {other} is {owner}"))
@@ -155,23 +158,63 @@ pub fn reconcile_blocks(
     })
 }
 
-/// The blocks of a pool that other nodes have, each with its owner for messages. While there are
-/// marks, only blocks that are in use are claimed.
-fn of_other_nodes(
+/// The blocks of a pool in the engine. While there are marks, only blocks that are in use are
+/// claimed.
+#[derive(Default)]
+struct ClaimedBlocks {
+    of_this_node: Vec<(IpNet, BlockOwner)>,
+    /// Each with its owner for messages.
+    of_others: Vec<(IpNet, String)>,
+}
+
+fn claimed_blocks(
     engine: &mut dyn Engine,
     node: &Node,
     pool: &str,
-) -> Result<Vec<(IpNet, String)>, Error> {
-    let mut others = Vec::new();
+) -> Result<ClaimedBlocks, Error> {
+    let mut claimed = ClaimedBlocks::default();
     for stored in engine.list(&Group::Blocks(Some(pool.to_owned())), true)? {
-        let owner = BlockOwner::parse(&stored.value);
-        if let Key::Block(_, cidr) = stored.key
-            && owner.is_none_or(|owner| owner.node != node.name)
-        {
-            others.push((cidr, BlockOwner::describe(&stored.value)));
+        let Key::Block(_, cidr) = stored.key else {
+            continue;
+        };
+        match BlockOwner::parse(&stored.value) {
+            Some(owner) if owner.node == node.name => claimed.of_this_node.push((cidr, owner)),
+            _ => {
+                let owner = BlockOwner::describe(&stored.value);
+                claimed.of_others.push((cidr, owner));
+            }
         }
     }
-    Ok(others)
+    Ok(claimed)
+}
+
+/// Gives back the blocks of this node that are not in its file, and in which no address is
+/// reserved. While there are marks, no other node claims them. If an ADD uses one just now, the
+/// mark stays until it has ended, and the next run finds its reservation.
+fn give_back_unused(
+    engine: &mut dyn Engine,
+    identity: &Identity<'_>,
+    files: &BlockFiles,
+    file: &PoolFile,
+    own: &[(IpNet, BlockOwner)],
+) -> Result<(), Error> {
+    let pool = file.pool();
+    let reserved = reserved(files.data_dir(), pool)?;
+    for (cidr, owner) in own {
+        let is_listed = file.blocks.iter().any(|block| overlap(block.cidr, *cidr));
+        if is_listed || reserved.iter().any(|ip| cidr.contains(ip)) {
+            continue;
+        }
+        let key = Key::Block(pool.to_owned(), *cidr);
+        let is_same = Condition::Value(key.clone(), owner.to_value());
+        engine.commit(&Change {
+            conditions: vec![identity.is_current(), is_same],
+            delete: vec![key],
+            ..Change::default()
+        })?;
+        tracing::warn!(block = %cidr, pool, "gave back a block that this node doesn't use");
+    }
+    Ok(())
 }
 
 /// The blocks of a pool that this node uses, each with its value.
