@@ -222,6 +222,33 @@ fn a_mark_of_an_engine_that_knows_no_node_needs_their_names(cluster: &mut dyn Po
     assert_eq!(cluster.marks(), ["n1", "n9"]);
 }
 
+fn a_node_that_has_booted_since_the_snapshot_registers_again(cluster: &mut dyn PoolCluster) {
+    cluster.define("lan", &json!({"subnet":"10.55.0.0/24"}));
+    let one = Node::new(cluster, "n1", &cluster.addresses());
+    // Adds a container in this boot; returns the replacement for `/proc`.
+    let boot = |cluster: &dyn PoolCluster, id: &str| {
+        let root = cluster.sandbox().root();
+        let proc = root.join(id);
+        std::fs::create_dir_all(proc.join("sys/kernel/random")).unwrap();
+        std::fs::write(proc.join("sys/kernel/random/boot_id"), id).unwrap();
+        let _ = std::fs::remove_dir_all(root.join("n1/cache"));
+        let call = cluster.call("ADD", id, &one.config);
+        call.env("IPAM_DELEGATED_PROC", &proc).run().result();
+        proc
+    };
+    boot(cluster, "first");
+    cluster.save();
+    let proc = boot(cluster, "second");
+    cluster.restore();
+    one.ipamctl(cluster, &["reconcile", "--begin"]);
+    let sandbox = cluster.sandbox();
+    sandbox.write_conflist("10-pools.conflist", &one.config);
+    let reconcile = sandbox.ipamctl(&["reconcile"]);
+    let output = reconcile.env("IPAM_DELEGATED_PROC", &proc).run();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(cluster.reserved("lan").len(), 2);
+}
+
 promises! {
     after_a_restore_an_address_that_lives_is_given_to_nobody_else,
     an_address_that_two_claim_is_shown_and_waits_for_a_person,
@@ -231,4 +258,5 @@ promises! {
     an_attachment_whose_add_and_del_have_failed_does_not_keep_the_mark,
     a_definition_is_not_changed_before_it_is_known_what_is_held,
     a_mark_of_an_engine_that_knows_no_node_needs_their_names,
+    a_node_that_has_booted_since_the_snapshot_registers_again,
 }

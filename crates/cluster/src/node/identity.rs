@@ -70,9 +70,9 @@ impl<'a> Identity<'a> {
         Key::Node(self.node.name.clone())
     }
 
-    /// Compares the engine's registration after a condition has failed: true if it is this one. If
-    /// there is none, because a person has released the node's holdings, the node registers again,
-    /// as after a boot.
+    /// Compares the engine's registration after a condition has failed: true if it is this one.
+    /// The node registers again, as after a boot, if there is none, because a person has released
+    /// the node's holdings, or if it is that of an earlier boot, because the engine was restored.
     ///
     /// # Errors
     ///
@@ -82,27 +82,53 @@ impl<'a> Identity<'a> {
         engine: &mut dyn Engine,
         found: Option<&Stored>,
     ) -> Result<bool, Error> {
-        let (node, environment) = (self.node, self.environment);
         self.registration = match found {
             Some(found) if found.value == self.registration.to_value().as_bytes() => {
                 return Ok(true);
             }
-            Some(other) => match of_this_disk(node, environment, engine, &other.value)? {
+            Some(other) => match self.of_this_boot(engine, &other.value)? {
                 Some(ours) => ours,
-                None => {
-                    // Calls that need no request, such as those that give addresses from a block,
-                    // are refused from now on as well.
-                    BootFile::open(node)?.remove()?;
-                    let this = self.registration.to_string();
-                    return Err(refusal(node, engine, &other.value, &this));
-                }
+                None => self.again(engine)?,
             },
-            None => {
-                let lost = self.registration.incarnation.as_str();
-                registered(node, environment, engine, Some(lost))?
-            }
+            None => self.again(engine)?,
         };
         Ok(false)
+    }
+
+    /// A registration that this node has made after this one was lost.
+    fn again(&self, engine: &mut dyn Engine) -> Result<Registration, Error> {
+        let lost = Some(self.registration.incarnation.as_str());
+        registered(self.node, self.environment, engine, lost)
+    }
+
+    /// The engine's registration, if another process on this disk has made it in this boot: two
+    /// networks may have different `cacheDir`s. `None` if it is of an earlier boot.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::verify`].
+    fn of_this_boot(
+        &self,
+        engine: &mut dyn Engine,
+        value: &[u8],
+    ) -> Result<Option<Registration>, Error> {
+        let disk = TokenFile::open(self.node)?;
+        let found = disk.locked(engine.time().remaining(), |known| {
+            let machine = Machine::this(self.environment)?;
+            if let Some(copy) = is_others(known, &machine, value) {
+                // Calls that need no request, such as those that give addresses from a block, are
+                // refused from now on as well.
+                BootFile::open(self.node)?.remove()?;
+                let this = format!("{}{copy}", self.registration);
+                return Err(refusal(self.node, engine, value, &this));
+            }
+            let ours = Registration::parse(value).filter(|found| found.machine == machine);
+            if let Some(ours) = &ours {
+                BootFile::open(self.node)?.write(ours)?;
+            }
+            Ok(ours)
+        })?;
+        found.ok_or_else(|| is_busy(&disk))
     }
 }
 
@@ -183,25 +209,15 @@ fn is_busy(disk: &TokenFile) -> Error {
     ))
 }
 
-/// The engine's registration, if another process on this disk has made it in this boot: two
-/// networks may have different `cacheDir`s.
-fn of_this_disk(
-    node: &Node,
-    environment: &Environment,
-    engine: &mut dyn Engine,
-    value: &[u8],
-) -> Result<Option<Registration>, Error> {
-    let disk = TokenFile::open(node)?;
-    let found = disk.locked(engine.time().remaining(), |known| {
-        let machine = Machine::this(environment)?;
-        let ours = Registration::parse(value)
-            .filter(|found| known.has_sent(value) && found.machine == machine);
-        if let Some(ours) = &ours {
-            BootFile::open(node)?.write(ours)?;
-        }
-        Ok(ours)
-    })?;
-    found.ok_or_else(|| is_busy(&disk))
+/// Tells whether a registration in the engine is another machine's: this disk has not sent it, or
+/// this machine has a copy of the disk. If so, the text says what is known of the copy.
+fn is_others(known: &Known<'_>, machine: &Machine, found: &[u8]) -> Option<String> {
+    if !known.has_sent(found) {
+        return Some(String::new());
+    }
+    let before = Registration::parse(found).map(|before| before.machine);
+    let why = machine.differs_from(&before.unwrap_or_default())?;
+    Some(format!(", with a copy of its disk ({why})"))
 }
 
 /// Replaces the registration of an earlier boot.
@@ -213,15 +229,10 @@ fn register(
 ) -> Result<Registration, Error> {
     let found = value_of(node, engine)?;
     let machine = Machine::this(environment)?;
-    if let Some(found) = &found {
-        if !known.has_sent(found) {
-            return Err(refusal(node, engine, found, &machine.to_string()));
-        }
-        let before = Registration::parse(found).map(|before| before.machine);
-        if let Some(why) = machine.differs_from(&before.unwrap_or_default()) {
-            let this = format!("{machine}, with a copy of its disk ({why})");
-            return Err(refusal(node, engine, found, &this));
-        }
+    if let Some(found) = &found
+        && let Some(copy) = is_others(known, &machine, found)
+    {
+        return Err(refusal(node, engine, found, &format!("{machine}{copy}")));
     }
     replace(node, engine, found.as_deref(), machine, known)
 }
