@@ -13,7 +13,7 @@ use crate::arguments::target::Target;
 
 pub(crate) use cluster::{
     AnyClusterArguments, BlocksArguments, CollectNodesArguments, ImportArguments,
-    NodeForgetArguments, NodeRegisterArguments, ReconcileArguments,
+    NodeForgetArguments, NodeRegisterArguments, OwnClusterArguments, ReconcileArguments,
 };
 
 /// Defaults of the folders and sockets.

@@ -15,6 +15,7 @@ pub(crate) mod network;
 mod pool_usage;
 mod pools;
 mod selection;
+mod unconfigured;
 
 pub(crate) use attachment::{NetworkAttachment, attachments};
 pub(crate) use container_id::{after_namespace, is_generated, is_of_a_build};

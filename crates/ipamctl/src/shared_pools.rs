@@ -5,7 +5,7 @@ pub(crate) mod engines;
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::SystemTime;
 
@@ -13,15 +13,17 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use cluster::contents::{definitions, held_addresses};
 use cluster::restore::Reconciled;
 use cluster::{ConfiguredCluster, Engine, EngineError, Group, Holder, Holding, Key};
-use cni::NetworkName;
+use cni::{NetworkConfig, NetworkName, Object};
 use conflist::Problem;
 use ipam::Pool;
 use reservations::view::ListedAddress;
 use reservations::{Reservation, State};
+use serde_json::json;
 
-use crate::arguments::AnyClusterArguments;
+use crate::arguments::{AnyClusterArguments, OwnClusterArguments};
 use crate::context::Context;
-use crate::node::{Directory, Network};
+use crate::node::{Directory, Network, Node};
+use crate::output::warn;
 use crate::shared_pools::engines::EngineKind;
 
 /// A cluster, and the networks of this node that use its pools.
@@ -31,6 +33,8 @@ pub(crate) struct SharedCluster {
     pub(crate) configured: Rc<dyn ConfiguredCluster>,
     /// The networks with the cluster's allocator: the cluster has each of their addresses.
     pub(crate) networks: Vec<NetworkName>,
+    /// The configuration of one of these networks.
+    pub(crate) config: Option<NetworkConfig>,
 }
 
 /// The pools and the addresses of a cluster.
@@ -52,37 +56,73 @@ impl SharedCluster {
             let Some((kind, configured)) = &network.cluster else {
                 continue;
             };
-            let name = Some(&network.name).filter(|_| network.has_delegate(kind.allocator));
-            match found.iter_mut().find(|known| known.is(kind, &**configured)) {
-                Some(known) => known.networks.extend(name.cloned()),
-                None => found.push(Self {
-                    kind,
-                    configured: Rc::clone(configured),
-                    networks: name.cloned().into_iter().collect(),
-                }),
+            let known = found.iter().position(|known| known.is(kind, &**configured));
+            let at = known.unwrap_or_else(|| {
+                found.push(Self::without_networks(kind, Rc::clone(configured)));
+                found.len() - 1
+            });
+            if network.has_delegate(kind.allocator) {
+                let cluster = &mut found[at];
+                cluster.networks.push(network.name.clone());
+                cluster.config.get_or_insert_with(|| network.config.clone());
             }
         }
         found
     }
 
+    fn without_networks(kind: &'static EngineKind, configured: Rc<dyn ConfiguredCluster>) -> Self {
+        Self {
+            kind,
+            configured,
+            networks: Vec::new(),
+            config: None,
+        }
+    }
+
+    /// The clusters of this node's conflists, and of records of networks without a conflist. What
+    /// can't be read is named on stderr.
+    pub(crate) fn all(node: &Node) -> Vec<Self> {
+        let mut problems = Vec::new();
+        let unconfigured = node.unconfigured(&mut problems);
+        problems.iter().for_each(warn);
+        Self::of(node.networks.iter().chain(&unconfigured))
+    }
+
     /// The cluster that the options select: that of a kubeconfig, on a machine that needs to be no
-    /// node of it, or that of this node's conflists.
+    /// node of it, or that of this node's networks.
     ///
     /// # Errors
     ///
     /// As [`Self::one`]; the path of the kubeconfig can't be made absolute.
     pub(crate) fn chosen(arguments: &AnyClusterArguments, context: &Context<'_>) -> Result<Self> {
         let Some(file) = &arguments.kubeconfig else {
-            let network = arguments.network.as_deref();
-            return Self::one(&context.node().networks, network);
+            return Self::one(&context.node(), arguments.network.as_deref());
         };
-        let path = std::path::absolute(file).with_context(|| file.display().to_string())?;
-        let cluster = kubernetes::Cluster::without_node(path);
-        Ok(Self {
-            kind: engines::kubernetes(),
-            configured: Rc::new(cluster.with_environment(context.environment)),
-            networks: Vec::new(),
-        })
+        let cluster = kubernetes::Cluster::without_node(absolute(file)?);
+        let configured = Rc::new(cluster.with_environment(context.environment));
+        Ok(Self::without_networks(engines::kubernetes(), configured))
+    }
+
+    /// The cluster that the options select, with this machine as a node of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::one`]; the kubeconfig can't be used.
+    pub(crate) fn of_this_node(arguments: &OwnClusterArguments, node: &Node) -> Result<Self> {
+        let Some(file) = &arguments.any.kubeconfig else {
+            return Self::one(node, arguments.any.network.as_deref());
+        };
+        let mut ipam = Object::new();
+        ipam.set("kubernetes", &json!({"kubeconfig": absolute(file)?}));
+        if let Some(name) = &arguments.node {
+            ipam.set("node", name);
+        }
+        let kind = engines::kubernetes();
+        let configured = (kind.read)(&ipam, &node.environment).map_err(failed)?;
+        // A conflist or a record may name other folders of this node's files.
+        let mut known = Self::all(node).into_iter();
+        let known = known.find(|known| known.is(kind, &*configured));
+        Ok(known.unwrap_or_else(|| Self::without_networks(kind, configured)))
     }
 
     /// The same cluster as one in Kubernetes' API.
@@ -101,23 +141,29 @@ impl SharedCluster {
         })
     }
 
-    /// The one cluster of these networks, or that of the network with this name.
+    /// The one cluster of this node's networks, or that of the network with this name.
     ///
     /// # Errors
     ///
     /// There is none, or several.
-    pub(crate) fn one(networks: &[Network], name: Option<&str>) -> Result<Self> {
+    fn one(node: &Node, name: Option<&str>) -> Result<Self> {
+        let mut problems = Vec::new();
+        let unconfigured = node.unconfigured(&mut problems);
+        let networks = node.networks.iter().chain(&unconfigured);
         let is_wanted = |network: &&Network| name.is_none_or(|name| network.name.as_str() == name);
-        let mut clusters = Self::of(networks.iter().filter(is_wanted));
+        let mut clusters = Self::of(networks.filter(is_wanted));
+        if clusters.is_empty() {
+            problems.iter().for_each(warn);
+        }
         match (clusters.len(), name) {
             (1, _) => Ok(clusters.remove(0)),
             (0, None) => Err(no_cluster()),
             (0, Some(name)) => bail!(
-                "no conflist of a network {name} has {} among its delegates",
+                "no conflist and no record of a network {name} has {} among its delegates",
                 EngineKind::plugins()
             ),
             _ => bail!(
-                "the conflists lead to several clusters: name a network of one with --network"
+                "conflists and records lead to several clusters: name a network of one with --network"
             ),
         }
     }
@@ -208,10 +254,15 @@ impl SharedCluster {
     }
 }
 
-/// The error if no conflist leads to a cluster.
+/// The error if neither a conflist nor a record leads to a cluster.
 pub(crate) fn no_cluster() -> anyhow::Error {
     let plugins = EngineKind::plugins();
-    anyhow!("no conflist leads to a cluster: none has {plugins} among its delegates")
+    anyhow!("no conflist and no record leads to a cluster: none has {plugins} among its delegates")
+}
+
+/// The absolute path of a kubeconfig.
+fn absolute(file: &Path) -> Result<PathBuf> {
+    std::path::absolute(file).with_context(|| file.display().to_string())
 }
 
 /// The message of a cluster's error.
@@ -270,7 +321,6 @@ mod tests {
     use super::*;
     use cni::Environment;
     use conflist::Conflist;
-    use std::path::Path;
 
     fn network(name: &str, delegate: &str, etcd: &str) -> Result<Network, String> {
         let ipam = format!(

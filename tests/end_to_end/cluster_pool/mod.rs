@@ -12,6 +12,7 @@ mod ipamctl;
 mod lost_answers;
 mod meanwhile;
 mod messages;
+mod networks_of_multus;
 mod objects;
 mod overlaps;
 mod policy;

@@ -5,15 +5,25 @@ use std::time::Duration;
 
 use clap::Args;
 
-/// A cluster: the one in this node's conflists, or the one of a kubeconfig.
+/// A cluster: the one of this node's networks, or the one of a kubeconfig.
 #[derive(Debug, Args)]
 pub(crate) struct AnyClusterArguments {
-    /// A network of the cluster, if the conflists name several clusters.
+    /// A network of the cluster, if conflists and records name several clusters.
     #[arg(long, value_name = "NAME")]
     pub(crate) network: Option<String>,
-    /// The Kubernetes cluster of this kubeconfig. No conflist is read.
+    /// The Kubernetes cluster of this kubeconfig. No conflist and no record is needed.
     #[arg(long, value_name = "FILE", conflicts_with = "network")]
     pub(crate) kubeconfig: Option<PathBuf>,
+}
+
+/// A cluster, and this machine as a node of it.
+#[derive(Debug, Args)]
+pub(crate) struct OwnClusterArguments {
+    #[command(flatten)]
+    pub(crate) any: AnyClusterArguments,
+    /// This machine's node, if neither the kubeconfig nor the host's name is its name.
+    #[arg(long, value_name = "NODE", requires = "kubeconfig")]
+    pub(crate) node: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -73,9 +83,8 @@ pub(crate) struct CollectNodesArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct NodeRegisterArguments {
-    /// A network of the cluster, if the conflists name several clusters.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) network: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: OwnClusterArguments,
     /// Don't ask for a confirmation.
     #[arg(long)]
     pub(crate) yes: bool,
@@ -84,10 +93,10 @@ pub(crate) struct NodeRegisterArguments {
 #[derive(Debug, Args)]
 pub(crate) struct ReconcileArguments {
     #[command(flatten)]
-    pub(crate) cluster: AnyClusterArguments,
+    pub(crate) cluster: OwnClusterArguments,
     /// Mark all nodes, before any of them uses the restored cluster: no node gets a new address or
     /// block before each marked node has run this command.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "node")]
     pub(crate) begin: bool,
     /// Nodes that may be missing in the restored cluster.
     #[arg(value_name = "NODE", requires = "begin")]

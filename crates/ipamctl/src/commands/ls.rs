@@ -12,7 +12,7 @@ use crate::node::{Extent, HeldAddress, HeldState, Inventory, Node, held_addresse
 use crate::output::table::Table;
 use crate::output::times::ago;
 use crate::output::{Output, Style, joined, warn};
-use crate::shared_pools::{no_cluster, since};
+use crate::shared_pools::{SharedCluster, no_cluster, since};
 
 pub(crate) fn run(arguments: &LsArguments, context: &Context<'_>) -> Result<bool> {
     let node = &context.node();
@@ -77,11 +77,12 @@ fn show(arguments: &LsArguments, addresses: &[HeldAddress<'_>], output: Output) 
 
 /// The addresses in the clusters' pools, of all nodes.
 fn members(node: &Node) -> Result<Vec<contents::HeldAddress>> {
-    if node.clusters.is_empty() {
+    let clusters = SharedCluster::all(node);
+    if clusters.is_empty() {
         return Err(no_cluster());
     }
     let mut members = Vec::new();
-    for cluster in &node.clusters {
+    for cluster in &clusters {
         let engine = &mut *cluster.engine();
         members.extend(contents::held_addresses(engine, true)?);
         let blocks = claimed_blocks(engine)?.into_iter();

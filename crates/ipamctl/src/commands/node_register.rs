@@ -13,8 +13,7 @@ use crate::shared_pools::SharedCluster;
 
 pub(crate) fn run(arguments: &NodeRegisterArguments, context: &Context<'_>) -> Result<bool> {
     let output = context.output;
-    let network = arguments.network.as_deref();
-    let cluster = SharedCluster::one(&context.node().networks, network)?;
+    let cluster = SharedCluster::of_this_node(&arguments.cluster, &context.node())?;
     let this_node = cluster.node();
     let name = this_node.name.as_str();
     let mut engine = cluster.engine();

@@ -45,17 +45,12 @@ struct Row {
 
 pub(crate) fn run(arguments: &ReconcileArguments, context: &Context<'_>) -> Result<bool> {
     if arguments.begin {
-        let cluster = SharedCluster::chosen(&arguments.cluster, context)?;
+        let cluster = SharedCluster::chosen(&arguments.cluster.any, context)?;
         begin(&cluster, &arguments.nodes, context.output)?;
         return Ok(false);
     }
-    ensure!(
-        arguments.cluster.kubeconfig.is_none(),
-        "--kubeconfig is for --begin: without it, run this on each node, with the node's own kubeconfig"
-    );
     let node = &context.node();
-    let network = arguments.cluster.network.as_deref();
-    let cluster = SharedCluster::one(&node.networks, network)?;
+    let cluster = SharedCluster::of_this_node(&arguments.cluster, node)?;
     let engine = &mut *cluster.engine();
     let this_node = cluster.node();
     let name = this_node.name.as_str();

@@ -33,7 +33,7 @@ const POOLS_ARE_CONFIGURED: [&str; 7] = [
 /// Amount that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// The taken addresses, and the records of networks whose pools only a record names.
+    /// The taken addresses, and the records of networks whose pools or cluster only a record names.
     Pools,
     /// The taken addresses, and all records.
     Map,
@@ -66,15 +66,16 @@ impl Inventory {
         for data_dir in node.data_dirs() {
             inventory.read_data_dir(&data_dir, extent);
         }
-        for cluster in &node.clusters {
-            if let Err(error) = inventory.read_cluster(cluster, extent) {
-                let problem = Problem::new(&cluster.path(), error.to_string());
-                inventory.problems.push(problem);
-            }
-        }
         let recorded = node.recorded_networks(&mut inventory.problems);
         for (state_dir, network) in &recorded {
             inventory.read_records(node, state_dir, network, extent);
+        }
+        let unconfigured = node.unconfigured_in(&inventory.records, &mut inventory.problems);
+        for cluster in SharedCluster::of(node.networks.iter().chain(&unconfigured)) {
+            if let Err(error) = inventory.read_cluster(&cluster, extent) {
+                let problem = Problem::new(&cluster.path(), error.to_string());
+                inventory.problems.push(problem);
+            }
         }
         if extent == Extent::All {
             inventory.docker = node.ask_docker();
@@ -131,7 +132,8 @@ impl Inventory {
     fn read_records(&mut self, node: &Node, state_dir: &Path, name: &NetworkName, extent: Extent) {
         let network = node.network(name.as_str());
         let choosing = network.filter(|network| may_have_recorded_pools(network));
-        if extent == Extent::Pools && choosing.is_none() {
+        // Of a network without a conflist, only a record may name the cluster.
+        if extent == Extent::Pools && network.is_some() && choosing.is_none() {
             return;
         }
         let path = state_dir.join(name.as_str());

@@ -14,7 +14,6 @@ use crate::node::docker::Docker;
 use crate::node::docker_memory::{self, Memory};
 use crate::node::network::Network;
 use crate::output::warn;
-use crate::shared_pools::SharedCluster;
 
 /// The runtimes' folders of plugins: podman's and containerd's.
 const CNI_PATH: &str =
@@ -28,8 +27,6 @@ pub(crate) struct Node {
     /// with the same name, as in the runtimes.
     pub(crate) networks: Vec<Network>,
     docker: Memory,
-    /// The clusters of the networks' pools.
-    pub(crate) clusters: Vec<SharedCluster>,
     /// Files and folders that can't be used.
     pub(crate) problems: Vec<Problem>,
     /// The environment of calls: that of this process, with `CNI_PATH`.
@@ -68,7 +65,6 @@ impl Node {
         let of_host_local = networks.iter_mut().filter(|network| network.is_host_local);
         of_host_local.for_each(|network| network.state_dir.clone_from(&places.state_dir));
         Self {
-            clusters: SharedCluster::of(&networks),
             conflists: found.conflists,
             networks,
             docker,

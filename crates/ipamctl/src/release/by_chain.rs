@@ -132,7 +132,7 @@ fn config(node: &Node, attachment: &NetworkAttachment<'_>) -> Result<NetworkConf
     let recorded = || attachment.content().and_then(AttachmentRecord::config);
     let config = match today.or_else(recorded) {
         Some(config) => Some(config),
-        None => of_cluster(node, attachment)?,
+        None => of_cluster(attachment)?,
     };
     let Some(config) = config else {
         bail!(
@@ -153,18 +153,17 @@ fn config(node: &Node, attachment: &NetworkAttachment<'_>) -> Result<NetworkConf
 
 /// The configuration of another network of the address's cluster, changed to this network;
 /// `None` for an address on this node.
-fn of_cluster(node: &Node, attachment: &NetworkAttachment<'_>) -> Result<Option<NetworkConfig>> {
+fn of_cluster(attachment: &NetworkAttachment<'_>) -> Result<Option<NetworkConfig>> {
     let mut directories = attachment
         .addresses
         .iter()
         .filter_map(|held| held.directory);
     let found = directories.find_map(|directory| {
         let cluster = directory.cluster.as_ref()?;
-        let network = node.network(cluster.networks.first()?.as_str())?;
-        Some((cluster.kind, network))
+        Some((cluster.kind, cluster.config.as_ref()?))
     });
-    let config = found.map(|(kind, network)| {
-        with_keys(&network.config, |object, ipam| {
+    let config = found.map(|(kind, config)| {
+        with_keys(config, |object, ipam| {
             object.set("name", attachment.network);
             ipam.set("delegates", &[kind.allocator]);
         })
