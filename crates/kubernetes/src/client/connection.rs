@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use cluster::client::{is_client_refused, is_distrust, reason};
 use http::header::{DATE, RETRY_AFTER};
+use http::uri::Authority;
 use http::{Request, Uri};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -78,7 +79,10 @@ impl Connection {
                         REFUSED_BY_PROXY => "it refuses to connect to the API server".to_owned(),
                         other => other.to_owned(),
                     };
-                    format!("proxy {} ({named_by}): {reason}", proxy.uri())
+                    format!(
+                        "proxy {} ({named_by}): {reason}",
+                        without_login(proxy.uri())
+                    )
                 })
             }
         };
@@ -141,6 +145,15 @@ impl Connection {
             body: body.to_bytes().into(),
         })
     }
+}
+
+/// A proxy's URL without user and password. A password may contain `@`, so the host follows the last
+/// one.
+fn without_login(proxy: &Uri) -> String {
+    let authority = proxy.authority().map_or("", Authority::as_str);
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let scheme = proxy.scheme_str().unwrap_or_default();
+    format!("{scheme}://{host}{}", proxy.path())
 }
 
 /// Starts HTTP on a connection.
