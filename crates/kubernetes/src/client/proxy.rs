@@ -19,7 +19,8 @@ pub(super) struct Proxy {
 /// The proxy for requests to the kubeconfig's API server; `None` to connect directly.
 ///
 /// As with kubectl, the kubeconfig's `proxy-url` precedes `HTTPS_PROXY` and `HTTP_PROXY`, and has
-/// no exceptions.
+/// no exceptions. Entries of `NO_PROXY` have the forms of `hyper_util`, which are fewer than
+/// kubectl's: no `*.domain`, no address in brackets, no port, and `*` is for names only.
 ///
 /// # Errors
 ///

@@ -73,3 +73,41 @@ fn no_part_of_a_proxys_user_information_is_shown() {
         assert!(error.msg.contains(proxy), "{error}");
     }
 }
+
+/// True if a request to this server goes past the proxy.
+fn is_excepted(server: &str, exceptions: &str) -> bool {
+    let proxy = FakeServer::start([Reply::object(200, &pool("blue", 1))]);
+    let environment = Environment::default()
+        .with("HTTP_PROXY", proxy.url())
+        .with("NO_PROXY", exceptions);
+    let setting = Setting::new(&json!({"server": server}), &json!({})).impatient();
+    let mut client = Client::new(&setting.settings, None).with_environment(&environment);
+    let _ = client.get(POOL, "blue");
+    proxy.received().is_empty()
+}
+
+#[test]
+fn the_documented_exceptions_from_the_proxy_have_effect_and_other_forms_have_none() {
+    let name = "http://api.example.invalid";
+    let [v4, v6] = ["http://10.1.2.3", "http://[fd00::1]"];
+    for (server, exceptions, expected) in [
+        (name, "a.invalid, example.invalid", true),
+        (name, ".example.invalid", true),
+        (name, "api.example.invalid", true),
+        (name, "*", true),
+        (v4, "10.1.2.3", true),
+        (v4, "10.0.0.0/8", true),
+        (v4, "0.0.0.0/0,::/0", true),
+        (v6, "fd00::1", true),
+        (v6, "fd00::/8", true),
+        (v6, "0.0.0.0/0,::/0", true),
+        (name, "*.example.invalid", false),
+        (v4, "*", false),
+        (v4, "10.1.2.3:80", false),
+        (v6, "*", false),
+        (v6, "[fd00::1]", false),
+    ] {
+        let is_excepted = is_excepted(server, exceptions);
+        assert_eq!(is_excepted, expected, "{server} {exceptions}");
+    }
+}
