@@ -146,8 +146,10 @@ impl Document {
         let reader = yaml_serde::Deserializer::from_slice(&content);
         serde_path_to_error::deserialize(reader).map_err(|error| {
             // The error's own text is left out: it may quote a secret.
-            let key = match error.path().to_string() {
-                top if top == "." => String::new(),
+            let place = error.path().to_string();
+            // `.` is the whole file, and `?` a key that is no text.
+            let key = match place.trim_end_matches(['.', '?']) {
+                "" => String::new(),
                 key => format!("{key}: "),
             };
             let line = match error.inner().location() {

@@ -170,6 +170,12 @@ fn a_file_that_is_no_kubeconfig_is_refused() {
         (String::new(), "current-context is missing"),
         ("SECRET".to_owned(), "it is no kubeconfig"),
         ("\t- SECRET: [".to_owned(), "it is no kubeconfig, line 1"),
+        ("[SECRET]: x".to_owned(), "it is no kubeconfig, line 1"),
+        ("{{SECRET}}".to_owned(), "it is no kubeconfig, line 1"),
+        (
+            "clusters:\n- [SECRET]: x".to_owned(),
+            "clusters[0]: it is no kubeconfig, line 2",
+        ),
         (
             with("clusters", json!([{"name": "k", "cluster": "SECRET"}])),
             "clusters[0].cluster: it is no kubeconfig, line 1",
