@@ -1,6 +1,7 @@
 //! `ipamctl import --from-whereabouts` claims the addresses of whereabouts for their containers,
 //! while the pods run.
 
+mod ended_meanwhile;
 mod executable;
 mod executable_meanwhile;
 mod interrupted;

@@ -53,7 +53,12 @@ pub(super) fn reserved_is_running(cluster: &KubernetesCluster) {
 pub(super) fn no_leaks(cluster: &KubernetesCluster) {
     for node in cluster.nodes() {
         let leaks = node.sh("/opt/cni/sbin/ipamctl leaks");
-        assert_eq!(leaks.trim(), "No leak is known.", "{}", node.name());
+        assert_eq!(
+            leaks.trim(),
+            "No leak is known in the networks of the conflists and the records.",
+            "{}",
+            node.name()
+        );
     }
 }
 

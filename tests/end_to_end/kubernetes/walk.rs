@@ -103,7 +103,10 @@ fn look(cluster: &KubernetesCluster) {
         "{listed}"
     );
     assert!(on_its_node("pools").contains("shop"));
-    assert_eq!(on_its_node("leaks").trim(), "No leak is known.");
+    assert_eq!(
+        on_its_node("leaks").trim(),
+        "No leak is known in the networks of the conflists and the records."
+    );
     cluster.as_documented(&[
         "kubectl -n kube-system exec daemonset/ipam-delegated -- ipamctl ls",
         "kubectl -n kube-system get pods -o wide -l app.kubernetes.io/name=ipam-delegated",

@@ -64,7 +64,9 @@ pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
         if leaks.is_empty() {
             let unread = inventory.unread > 0;
             let unless = if unread { " in what could be read" } else { "" };
-            return vec![format!("No leak is known{unless}.")];
+            return vec![format!(
+                "No leak is known in the networks of the conflists and the records{unless}."
+            )];
         }
         let mut lines = table(&leaks, output);
         lines.extend(remedies(&leaks));
