@@ -4,6 +4,7 @@ mod administered;
 mod api_cluster;
 mod bad_days;
 mod collect;
+mod deleted_kinds;
 mod faults;
 mod foreign_metadata;
 mod full_disk;

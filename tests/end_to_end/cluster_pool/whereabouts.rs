@@ -6,6 +6,7 @@ mod executable;
 mod executable_meanwhile;
 mod interrupted;
 mod objects;
+mod restored;
 
 use harness::{KUBECTL, KUBERNETES_PROGRAMS, needs};
 use serde_json::{Value, json};
