@@ -12,9 +12,10 @@ use cni::{Error, NetworkName, code};
 use ipam::Disjoint;
 use serde::Serialize;
 
-use crate::contents::{DefinedPool, claimed_blocks, definitions, held_addresses};
+use crate::contents::{DefinedPool, claimed_blocks, held_addresses};
 use crate::restore::{is_import, is_reconciled, read_marks, refuse_marks};
-use crate::{Change, Condition, Definition, Engine, EngineError, Group, Key, Read};
+use crate::{Change, Condition, DefinedPools, Definition, Engine, EngineError, Group, Key};
+pub(crate) use taken_away::keeps_block;
 use taken_away::{Redefined, taken_away};
 
 /// Most times that an import reads the pools again, because they were changed meanwhile.
@@ -60,7 +61,7 @@ pub fn import(
     // Outcomes of an attempt whose answer was lost, and which may have been made.
     let mut sent = None;
     for _ in 0..MOST_TRIES {
-        let look = Look::at(engine)?;
+        let look = Look(DefinedPools::read(engine)?);
         let (outcomes, redefined) = look.compare(engine, pools, replaces)?;
         if redefined.is_empty() {
             // An interrupted import has written them, and its mark still exists.
@@ -111,29 +112,10 @@ pub fn refuse_overlaps(imported: &[DefinedPool], existing: &[DefinedPool]) -> Re
     Ok(())
 }
 
-/// The pools of the engine at one time.
-struct Look {
-    /// Revision of the state that was read.
-    revision: i64,
-    existing: Vec<DefinedPool>,
-}
+/// The pools of the engine when the import looked.
+struct Look(DefinedPools);
 
 impl Look {
-    fn at(engine: &mut dyn Engine) -> Result<Self, Error> {
-        // This read comes first: the revision of a later read is not older, so the change notices
-        // everything that is changed after this revision.
-        engine.read(&[Read::Count(Group::Pools)])?;
-        let moment = engine.moment();
-        let moment = moment.ok_or_else(|| try_again("the engine answers no revision"))?;
-        let existing: Result<Vec<DefinedPool>, _> = definitions(engine)?.into_iter().collect();
-        let name = engine.name();
-        let unusable = |(path, reason)| Error::config(format!("{name}:{path}: {reason}"));
-        Ok(Self {
-            revision: moment.revision,
-            existing: existing.map_err(unusable)?,
-        })
-    }
-
     /// The outcomes, and the definitions to write.
     fn compare<'a>(
         &'a self,
@@ -141,10 +123,11 @@ impl Look {
         imported: &'a [DefinedPool],
         replaces: bool,
     ) -> Result<(Outcomes, Vec<Redefined<'a>>), Error> {
-        refuse_overlaps(imported, &self.existing)?;
+        let existing = &self.0.pools;
+        refuse_overlaps(imported, existing)?;
         let (mut outcomes, mut redefined) = (Vec::new(), Vec::new());
         for pool in imported {
-            let known = self.existing.iter().find(|known| known.name == pool.name);
+            let known = existing.iter().find(|known| known.name == pool.name);
             let outcome = match known {
                 None => Imported::Created,
                 Some(known) if known.is_same(pool) => Imported::Unchanged,
@@ -174,16 +157,13 @@ impl Look {
     /// or block of a redefined pool was added.
     fn change(&self, imported: &[DefinedPool], redefined: &[Redefined<'_>]) -> Change {
         let mut change = Change {
-            conditions: vec![
-                Condition::NoneChangedSince(Group::Pools, self.revision),
-                is_reconciled(),
-            ],
+            conditions: vec![self.0.are_unchanged(), is_reconciled()],
             ..Change::default()
         };
         for pool in redefined.iter().filter(|pool| pool.old.is_some()) {
             let name = Some(pool.name.to_string());
             for group in [Group::Addresses(name.clone()), Group::Blocks(name)] {
-                let condition = Condition::NoneCreatedSince(group, self.revision);
+                let condition = Condition::NoneCreatedSince(group, self.0.revision);
                 change.conditions.push(condition);
             }
         }

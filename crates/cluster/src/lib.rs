@@ -27,6 +27,7 @@ pub use key::{Group, HeldKey, Holding, Key};
 pub use node::identity::{Identity, take_name};
 pub use node::machine::{Machine, Registration};
 pub use node::{Node, configured_name, node_name};
+pub use pool::defined_pools::DefinedPools;
 pub use pool::definition::Definition;
 pub use take_over::take_over;
 pub use time_limit::TimeLimit;

@@ -1,6 +1,7 @@
 //! Pools that the engine defines.
 
 pub(crate) mod asked;
+pub(crate) mod defined_pools;
 pub(crate) mod definition;
 pub(crate) mod known_definitions;
 

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use harness::{ApiProxy, Flavour, Form, KubernetesApi, Sandbox, Snapshot};
 use serde_json::{Value, json};
@@ -72,7 +74,12 @@ impl ApiCluster {
     fn empty(&self) {
         let resources = RESOURCES.map(|resource| format!("{resource}.ipam-delegated.io"));
         let words = ["delete", &resources.join(","), "--wait=false", "--all"];
-        self.api.kubectl(&words);
+        // For up to half a minute after a restore, the API server refuses to delete a mark.
+        let until = Instant::now() + Duration::from_secs(60);
+        while !self.api.try_kubectl(&words).status.success() {
+            assert!(Instant::now() < until, "kubectl {words:?} fails");
+            sleep(Duration::from_millis(500));
+        }
         for (pool, _) in self.defined() {
             self.undefine(&pool);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use cni::NetworkName;
-use ipam::{Disjoint, Interval, Range};
+use ipam::{Disjoint, Interval, IpNet, Range};
 
 use crate::contents::{ClaimedBlock, HeldAddress};
 use crate::{Definition, Holder};
@@ -130,25 +130,33 @@ impl<'a> Changes<'a> {
                 size(old.block)
             ));
         }
-        // The node gives addresses of its block without asking the engine.
-        let parts = |definition: &'a Definition| {
-            let ranges = definition.pool.ranges.ranges().iter();
-            ranges.filter_map(move |range| Some((range, range.addresses().intersection(interval)?)))
-        };
-        let is_kept = parts(old).all(|(range, part)| {
-            let same = |(new_range, new): (&Range, Interval)| {
-                link(new_range) == link(range)
-                    && contains(new, part)
-                    && keeps_given(range.given(), new_range.given(), part)
-            };
-            parts(change.new).any(same)
-        });
+        let is_kept = keeps_block(old, change.new, *block);
         (!is_kept).then(|| format!("{of} would lose addresses, or its gateway"))
     }
 }
 
+/// True if a changed definition still has each usable address of a block, on the same link. The
+/// node gives addresses of its block without asking the engine.
+pub(crate) fn keeps_block(old: &Definition, new: &Definition, block: IpNet) -> bool {
+    let interval = Interval::from(block);
+    parts(old, interval).all(|(range, part)| {
+        let is_kept = |(new_range, new): (&Range, Interval)| {
+            link(new_range) == link(range)
+                && contains(new, part)
+                && keeps_given(range.given(), new_range.given(), part)
+        };
+        parts(new, interval).any(is_kept)
+    })
+}
+
+/// The ranges of a definition, each with its part in an interval.
+fn parts(definition: &Definition, interval: Interval) -> impl Iterator<Item = (&Range, Interval)> {
+    let ranges = definition.pool.ranges.ranges().iter();
+    ranges.filter_map(move |range| Some((range, range.addresses().intersection(interval)?)))
+}
+
 /// The subnet and the gateway of a range.
-fn link(range: &Range) -> (ipam::IpNet, IpAddr) {
+fn link(range: &Range) -> (IpNet, IpAddr) {
     (range.subnet(), range.gateway())
 }
 

@@ -9,7 +9,8 @@ use crate::block::{BlockFiles, PoolFile, block_of, overlap, reserved};
 use crate::try_again;
 use crate::value::{BlockOwner, Holder};
 use crate::{
-    Change, Condition, Definition, Engine, Found, Group, HeldKey, Identity, Key, Node, Read,
+    Change, Condition, DefinedPools, Definition, Engine, Found, Group, HeldKey, Identity, Key,
+    Node, Outcome, Read,
 };
 
 /// Most times that an object is read again, because it was changed meanwhile.
@@ -27,6 +28,7 @@ pub enum Reconciled {
 }
 
 /// Claims an address again; `None` if `lives` says that its attachment was deleted meanwhile.
+/// `pools` are read again if they were changed.
 ///
 /// # Errors
 ///
@@ -35,6 +37,7 @@ pub enum Reconciled {
 pub fn reconcile_address(
     engine: &mut dyn Engine,
     identity: &mut Identity<'_>,
+    pools: &mut DefinedPools,
     held: &HeldKey,
     lives: impl Fn() -> bool,
 ) -> Result<Option<Reconciled>, Error> {
@@ -43,24 +46,28 @@ pub fn reconcile_address(
     let (address, entry) = (held.address(), Key::Held(held.clone()));
     let blocks = Group::Blocks(Some(held.pool.to_string()));
     for _ in 0..MOST_TRIES {
-        let outcome = engine.commit(&Change {
+        let reads = vec![
+            identity.read(),
+            Read::Get(address.clone()),
+            Read::Get(entry.clone()),
+            Read::First(blocks.clone(), 1),
+        ];
+        let refusal = pools.refuse_address(held.pool.as_str(), held.ip);
+        let change = Change {
             conditions: vec![
                 identity.is_current(),
                 Condition::Missing(address.clone()),
                 Condition::Empty(blocks.clone()),
+                pools.are_unchanged(),
             ],
             write: vec![
                 (address.clone(), value.clone()),
                 (entry.clone(), value.clone()),
             ],
-            otherwise: vec![
-                identity.read(),
-                Read::Get(address.clone()),
-                Read::Get(entry.clone()),
-                Read::First(blocks.clone(), 1),
-            ],
+            otherwise: reads,
             ..Change::default()
-        })?;
+        };
+        let outcome = commit_unless(engine, refusal.is_some(), &change)?;
         let found = |i: usize| outcome.found.get(i).and_then(Found::first);
         let (now, now_entry) = (found(1), found(2));
         if outcome.done || now.is_some_and(|now| now.value == value) {
@@ -109,9 +116,31 @@ pub fn reconcile_address(
                 held.pool
             ))));
         }
-        identity.verify(engine, found(0))?;
+        let is_missing = now.is_none();
+        if identity.verify(engine, found(0))?
+            && is_missing
+            && let Some(why) = refusal
+        {
+            return Ok(lives().then_some(Reconciled::Conflict(why)));
+        }
+        *pools = DefinedPools::read(engine)?;
     }
     Err(changes_all_the_time(&engine.path(&address)))
+}
+
+/// Makes a change, or only answers its reads.
+fn commit_unless(
+    engine: &mut dyn Engine,
+    is_refused: bool,
+    change: &Change,
+) -> Result<Outcome, Error> {
+    if is_refused {
+        return Ok(Outcome {
+            found: engine.read(&change.otherwise)?,
+            ..Outcome::default()
+        });
+    }
+    Ok(engine.commit(change)?)
 }
 
 /// Claims the blocks in the node's files again, and the blocks of addresses that are reserved on
@@ -127,6 +156,7 @@ pub fn reconcile_address(
 pub fn reconcile_blocks(
     engine: &mut dyn Engine,
     identity: &mut Identity<'_>,
+    pools: &mut DefinedPools,
     node: &Node,
 ) -> Result<Vec<(String, IpNet, Reconciled)>, Error> {
     // A claim writes its pool's file before it asks the engine.
@@ -139,14 +169,15 @@ pub fn reconcile_blocks(
             let pool = file.pool().to_owned();
             let claimed = claimed_blocks(engine, node, &pool)?;
             give_back_unused(engine, identity, &files, &file, &claimed.of_this_node)?;
-            for (cidr, owner) in living(engine, node, &files, &file)? {
+            let known = definition_of(engine, &file)?;
+            for (cidr, owner) in living(node, &files, &file, &known)? {
                 let mut others = claimed.of_others.iter();
                 let overlapping = others.find(|(other, _)| overlap(*other, cidr));
                 let state = match overlapping {
                     Some((other, owner)) if *other != cidr => {
                         Reconciled::Conflict(format!("block {other} is {owner}"))
                     }
-                    _ => reconcile_block(engine, identity, &pool, cidr, &owner)?,
+                    _ => reconcile_block(engine, identity, pools, &known, &pool, cidr, &owner)?,
                 };
                 all.push((pool.clone(), cidr, state));
             }
@@ -217,20 +248,24 @@ fn give_back_unused(
     Ok(())
 }
 
+/// The pool's definition in the node's file.
+fn definition_of(engine: &dyn Engine, file: &PoolFile) -> Result<Definition, Error> {
+    let path = engine.path(&Key::Pool(file.pool().to_owned()));
+    let json = serde_json::to_vec(&file.definition).expect("an object is JSON");
+    Definition::parse(&path, &json)
+}
+
 /// The blocks of a pool that this node uses, each with its value.
 fn living(
-    engine: &dyn Engine,
     node: &Node,
     files: &BlockFiles,
     file: &PoolFile,
+    definition: &Definition,
 ) -> Result<Vec<(IpNet, BlockOwner)>, Error> {
     let listed = file.blocks.iter();
     let mut blocks: Vec<_> = listed
         .map(|block| (block.cidr, block.owner.clone()))
         .collect();
-    let path = engine.path(&Key::Pool(file.pool().to_owned()));
-    let json = serde_json::to_vec(&file.definition).expect("an object is JSON");
-    let definition = Definition::parse(&path, &json)?;
     let ranges = &definition.pool.ranges;
     let unlisted: BTreeSet<IpNet> = reserved(files.data_dir(), file.pool())?
         .into_iter()
@@ -245,14 +280,18 @@ fn living(
     Ok(blocks)
 }
 
+/// Claims a block of this pool again, which has the definition `known` in the node's file.
 fn reconcile_block(
     engine: &mut dyn Engine,
     identity: &mut Identity<'_>,
+    pools: &mut DefinedPools,
+    known: &Definition,
     pool: &str,
     cidr: IpNet,
     owner: &BlockOwner,
 ) -> Result<Reconciled, Error> {
     let key = Key::Block(pool.to_owned(), cidr);
+    let addresses = Group::Addresses(Some(pool.to_owned()));
     let value = owner.to_value();
     let mut old = None;
     for _ in 0..MOST_TRIES {
@@ -262,16 +301,30 @@ fn reconcile_block(
             None => Condition::Missing(key.clone()),
             Some(old) => Condition::Value(key.clone(), old),
         };
-        let outcome = engine.commit(&Change {
-            conditions: vec![identity.is_current(), is_as_found],
+        let is_missing = is_as_found == Condition::Missing(key.clone());
+        let refusal = pools.refuse_block(pool, cidr, known).filter(|_| is_missing);
+        let change = Change {
+            conditions: vec![
+                identity.is_current(),
+                is_as_found,
+                Condition::Empty(addresses.clone()),
+                pools.are_unchanged(),
+            ],
             write: vec![(key.clone(), value.clone())],
-            otherwise: vec![identity.read(), Read::Get(key.clone())],
+            otherwise: vec![
+                identity.read(),
+                Read::Get(key.clone()),
+                Read::First(addresses.clone(), 1),
+            ],
             ..Change::default()
-        })?;
+        };
+        let outcome = commit_unless(engine, refusal.is_some(), &change)?;
         if outcome.done {
             return Ok(Reconciled::Claimed);
         }
-        if let Some(now) = outcome.found.get(1).and_then(Found::first) {
+        let found = |i: usize| outcome.found.get(i).and_then(Found::first);
+        let now = found(1);
+        if let Some(now) = now {
             if now.value == value {
                 return Ok(match outcome.resent {
                     true => Reconciled::Claimed,
@@ -286,7 +339,20 @@ fn reconcile_block(
                 }
             }
         }
-        identity.verify(engine, outcome.found.first().and_then(Found::first))?;
+        if let Some(address) = found(2) {
+            let address = engine.path(&address.key);
+            return Ok(Reconciled::Conflict(format!(
+                "addresses of pool {pool} are given one by one, such as {address}"
+            )));
+        }
+        let is_gone = now.is_none();
+        if identity.verify(engine, found(0))?
+            && is_gone
+            && let Some(why) = refusal
+        {
+            return Ok(Reconciled::Conflict(why));
+        }
+        *pools = DefinedPools::read(engine)?;
     }
     Err(changes_all_the_time(&engine.path(&key)))
 }

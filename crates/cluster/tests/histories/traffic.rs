@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cluster::restore::{clear_mark, mark, reconcile_address};
-use cluster::{HeldKey, Identity, Node, address};
+use cluster::{DefinedPools, HeldKey, Identity, Node, address};
 use cni::{Attachment, Call, Environment, Error, NetworkConfig};
 use fastrand::Rng;
 use harness::{Address, Command, Operation, Outcome};
@@ -110,7 +110,8 @@ impl<'a> Traffic<'a> {
             pool: pool.parse().unwrap(),
             ip,
         };
-        reconcile_address(engine, &mut identity, &held, || true).unwrap();
+        let pools = &mut DefinedPools::read(engine).unwrap();
+        reconcile_address(engine, &mut identity, pools, &held, || true).unwrap();
         let mark = mark(engine, &node.name).unwrap().unwrap();
         assert!(clear_mark(engine, &mark).unwrap());
     }

@@ -11,7 +11,7 @@ use cluster::restore::{
     LatestState, Reconciled, clear_mark, mark, mark_nodes, marked, reconcile_address,
     reconcile_blocks,
 };
-use cluster::{Engine, Group, Identity, Read};
+use cluster::{DefinedPools, Engine, Group, Identity, Read};
 use cni::NetworkName;
 use serde::Serialize;
 
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &ReconcileArguments, context: &Context<'_>) -> Resu
     let conflicts = rows.iter().filter(|row| row.is_conflict()).count();
     if conflicts > 0 {
         warn(format!(
-            "{conflicts} conflicts: end one of the two containers of each (here: ipamctl release; there: the same, or ipamctl node-forget for a node that is gone), then run this again"
+            "{conflicts} conflicts: if pools have another definition than before the restore, define them as they were last; otherwise, end one of the two containers of each (here: ipamctl release; there: the same, or ipamctl node-forget for a node that is gone), then run this again"
         ));
         return Ok(true);
     }
@@ -127,14 +127,16 @@ fn claim_once(
     node: &cluster::Node,
     living: &[Living],
 ) -> Result<Vec<Row>> {
-    let blocks = reconcile_blocks(engine, identity, node).map_err(failed)?;
+    let mut pools = DefinedPools::read(engine).map_err(failed)?;
+    let blocks = reconcile_blocks(engine, identity, &mut pools, node).map_err(failed)?;
     let blocks = blocks.into_iter();
     let mut rows: Vec<Row> = blocks
         .map(|(pool, cidr, state)| Row::new(format!("block {cidr}"), pool, None, state))
         .collect();
     for Living { held, record } in living {
         let lives = || record.try_exists().unwrap_or(true);
-        let state = reconcile_address(engine, identity, held, lives).map_err(failed)?;
+        let state = reconcile_address(engine, identity, &mut pools, held, lives);
+        let state = state.map_err(failed)?;
         rows.extend(state.map(|state| {
             let holder = format!("{} of network {}", held.attachment, held.network);
             let (what, pool) = (held.ip.to_string(), held.pool.to_string());
