@@ -93,6 +93,28 @@ fn an_address_of_a_pool_that_was_removed_is_given_by_no_other(cluster: &mut dyn 
     refused(cluster, &other, &["c1 eth0", "would be given by pool dmz"]);
 }
 
+fn a_block_of_a_pool_that_was_removed_is_given_by_no_other(cluster: &mut dyn PoolCluster) {
+    with_pools(
+        cluster,
+        &json!({"fast": {"subnet": "10.1.0.0/24", "block": 26}}),
+    );
+    let fast = json!([{"name": "fast"}]);
+    let config = cluster.config("n1", &cluster.in_blocks(), &fast);
+    cluster.add("a", &config).result();
+    cluster.undefine("fast");
+    for elsewhere in [None, Some("10.2.0.0/24")] {
+        let mut pools = json!({"red": {"subnet": "10.1.0.0/24"}});
+        if let Some(subnet) = elsewhere {
+            pools["fast"] = json!({"subnet": subnet, "block": 26});
+        }
+        refused(
+            cluster,
+            &pools,
+            &["of pool fast, which node n1 holds, would be given by pool red"],
+        );
+    }
+}
+
 fn a_pool_loses_nothing_of_a_block_that_a_node_holds(cluster: &mut dyn PoolCluster) {
     with_pools(
         cluster,
@@ -148,6 +170,7 @@ fn of_imports_at_once_that_overlap_one_is_written(cluster: &mut dyn PoolCluster)
 promises! {
     a_pool_loses_no_range_and_no_gateway_of_which_an_address_is_held,
     an_address_of_a_pool_that_was_removed_is_given_by_no_other,
+    a_block_of_a_pool_that_was_removed_is_given_by_no_other,
     a_pool_loses_nothing_of_a_block_that_a_node_holds,
     of_imports_at_once_that_overlap_one_is_written,
 }

@@ -18,6 +18,17 @@ pub(super) struct Redefined<'a> {
     pub(super) new: &'a Definition,
 }
 
+impl Redefined<'_> {
+    /// True if the pool gets an address in this interval that it didn't have.
+    fn gains(&self, interval: Interval) -> bool {
+        let had = |part| {
+            self.old
+                .is_some_and(|old| parts(old, interval).any(|(_, old)| contains(old, part)))
+        };
+        parts(self.new, interval).any(|(_, part)| !had(part))
+    }
+}
+
 /// The definitions that will be written, by pool and by address.
 struct Changes<'a> {
     by_pool: BTreeMap<&'a NetworkName, Redefined<'a>>,
@@ -108,18 +119,13 @@ impl<'a> Changes<'a> {
             held.node()
         );
         let interval = Interval::from(*block);
-        let Some(change) = self.by_pool.get(pool) else {
-            let mut others = self.all.iter();
-            let other = others.find(|change| {
-                let ranges = change.new.pool.ranges.ranges();
-                ranges
-                    .iter()
-                    .any(|range| range.addresses().overlaps(interval))
-            });
-            // Unchanged pools overlap with no written one. But this pool may have no definition
-            // any more.
-            return other.map(|change| format!("{of} would be given by pool {}", change.name));
-        };
+        // The pool may have no definition any more, or not the one by which the node gives addresses
+        // of its block.
+        let mut others = self.all.iter().filter(|change| change.name != pool);
+        if let Some(other) = others.find(|change| change.gains(interval)) {
+            return Some(format!("{of} would be given by pool {}", other.name));
+        }
+        let change = self.by_pool.get(pool)?;
         let old = change.old?;
         if old.block != change.new.block {
             let size =
@@ -308,6 +314,25 @@ mod tests {
         let held = [block("old", "10.9.0.0/26")];
         let said = refusals(OLD, OLD, APART, &[], &held);
         assert!(said.ends_with("would be given by pool dmz"), "{said}");
+    }
+
+    #[test]
+    fn a_held_block_is_given_by_no_other_pool_whatever_its_own_pools_definition_is() {
+        let names = ["lan", "dmz"].map(|name| name.parse().unwrap());
+        let [elsewhere, dmz] = [r#"{"subnet":"10.8.0.0/24","block":26}"#, APART].map(definition);
+        let held = [block("lan", "10.9.0.0/26")];
+        for old in [None, Some(&elsewhere)] {
+            let redefined = |name, old, new| Redefined { name, old, new };
+            let lan = redefined(&names[0], old, &elsewhere);
+            let said = |old| taken_away(&[lan, redefined(&names[1], old, &dmz)], &[], &held);
+            let refusals = said(None);
+            assert!(
+                refusals[0].ends_with("would be given by pool dmz"),
+                "{refusals:?}"
+            );
+            // Another import has given these addresses to it before.
+            assert_eq!(said(Some(&dmz)), [""; 0]);
+        }
     }
 
     #[test]
