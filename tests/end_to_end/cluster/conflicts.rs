@@ -217,7 +217,28 @@ fn a_block_of_a_pool_whose_addresses_are_given_one_by_one_is_a_conflict(
     );
 }
 
+fn a_block_with_containers_of_two_nodes_is_the_others_once_its_containers_have_ended_on_one(
+    cluster: &mut dyn PoolCluster,
+) {
+    cluster.define("blue", &json!({"subnet": "10.1.0.0/24", "block": 26}));
+    let [one, two] = ["n1", "n2"]
+        .map(|node| cluster.config(node, &cluster.in_blocks(), &json!([{"name": "blue"}])));
+    cluster.add("living", &one).result();
+    cluster.add("other", &two).result();
+    let block = cluster.blocks_of("blue", "n1").remove(0);
+    cluster.move_block("blue", &block, "n2");
+    let begun = ipamctl(cluster, &two, &["reconcile", "--begin"]);
+    assert!(begun.status.success(), "{begun:?}");
+    has_conflict(cluster, &one, "it is node n2's");
+    cluster.del("living", &one).nothing();
+    has_conflict(cluster, &one, "it is node n2's");
+    cluster.gc(&[], &one).nothing();
+    reconciles(cluster, &one);
+    cluster.add("third", &one).refused(11, "n2");
+}
+
 promises! {
+    a_block_with_containers_of_two_nodes_is_the_others_once_its_containers_have_ended_on_one,
     an_address_that_another_pool_has_is_claimed_once_the_pools_are_defined_as_before,
     an_address_that_its_pool_does_not_give_is_a_conflict_until_its_container_ends,
     an_address_in_a_block_that_was_given_back_is_not_given_in_the_block,
