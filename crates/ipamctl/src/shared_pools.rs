@@ -141,19 +141,23 @@ impl SharedCluster {
         })
     }
 
-    /// The one cluster of this node's networks, or that of the network with this name.
+    /// The one cluster of this node's networks, or that of the network with this name. Records
+    /// count if no conflist leads to one.
     ///
     /// # Errors
     ///
     /// There is none, or several.
     fn one(node: &Node, name: Option<&str>) -> Result<Self> {
-        let mut problems = Vec::new();
-        let unconfigured = node.unconfigured(&mut problems);
-        let networks = node.networks.iter().chain(&unconfigured);
         let is_wanted = |network: &&Network| name.is_none_or(|name| network.name.as_str() == name);
-        let mut clusters = Self::of(networks.filter(is_wanted));
+        let mut clusters = Self::of(node.networks.iter().filter(is_wanted));
+        // A record may have other endpoints of a conflist's cluster, such as earlier ones.
         if clusters.is_empty() {
-            problems.iter().for_each(warn);
+            let mut problems = Vec::new();
+            let unconfigured = node.unconfigured(&mut problems);
+            clusters = Self::of(unconfigured.iter().filter(is_wanted));
+            if clusters.is_empty() {
+                problems.iter().for_each(warn);
+            }
         }
         match (clusters.len(), name) {
             (1, _) => Ok(clusters.remove(0)),
