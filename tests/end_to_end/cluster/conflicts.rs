@@ -237,7 +237,37 @@ fn a_block_with_containers_of_two_nodes_is_the_others_once_its_containers_have_e
     cluster.add("third", &one).refused(11, "n2");
 }
 
+/// The pool was made larger after the snapshot. The node's GC reads the restored definition.
+fn a_block_is_claimed_again_only_with_all_addresses_that_its_node_gives(
+    cluster: &mut dyn PoolCluster,
+) {
+    let small = json!({"subnet": "10.1.0.0/24", "rangeEnd": "10.1.0.200", "block": 26});
+    let large = json!({"subnet": "10.1.0.0/24", "block": 26});
+    cluster.define("blue", &small);
+    let [one, two] = ["n1", "n2"]
+        .map(|node| cluster.config(node, &cluster.in_blocks(), &json!([{"name": "blue"}])));
+    cluster
+        .add("before", &requesting(&one, "10.1.0.5"))
+        .result();
+    cluster.save();
+    cluster.define("blue", &large);
+    cluster.gc(&["before"], &one).nothing();
+    cluster
+        .add("living", &requesting(&one, "10.1.0.230"))
+        .result();
+    restored(cluster, [&one, &two]);
+    cluster.gc(&["before", "living"], &one);
+    has_conflict(cluster, &one, "doesn't give this block");
+    cluster.define("blue", &large);
+    reconciles(cluster, &one);
+    assert_eq!(
+        cluster.blocks_of("blue", "n1"),
+        ["10.1.0.0/26", "10.1.0.192/26"]
+    );
+}
+
 promises! {
+    a_block_is_claimed_again_only_with_all_addresses_that_its_node_gives,
     a_block_with_containers_of_two_nodes_is_the_others_once_its_containers_have_ended_on_one,
     an_address_that_another_pool_has_is_claimed_once_the_pools_are_defined_as_before,
     an_address_that_its_pool_does_not_give_is_a_conflict_until_its_container_ends,

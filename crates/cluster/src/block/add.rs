@@ -172,10 +172,11 @@ fn renew(
     let definition = claims.definition(&pool.name)?;
     let object = definition.object().clone();
     let file = file.get_or_insert_with(|| PoolFile::new(&node.files, &pool.name, object));
-    file.definition = definition.object().clone();
     // Also needed after a restore of the engine: a block that the engine has lost would be claimed
     // as a new one.
     claims.compare(&node.files, file, Some(&definition))?;
+    file.definition = definition.object().clone();
+    node.files.write(file)?;
     file.failed = None;
     loop {
         let block = match node.need(pool, file, &definition)? {

@@ -4,6 +4,7 @@ use cni::Error;
 
 use super::claim::{AT_ONCE, Claims};
 use super::pool_file::{Block, BlockFiles, PoolFile, overlap};
+use crate::restore::{read_marks, refuse_marks};
 use crate::try_again;
 use crate::value::BlockOwner;
 use crate::{Definition, Found, Group, Key, Read};
@@ -73,6 +74,12 @@ impl Claims<'_> {
                 }
                 _ => {}
             }
+        }
+        if !lost.is_empty() {
+            // While there are marks, only `ipamctl reconcile` claims it again. It needs the block and
+            // the definition in the file: those of the restored engine may be older.
+            let marks = self.marks()?;
+            refuse_marks(self.engine, Some(&marks))?;
         }
         for block in lost {
             self.claim_again(files, &mut compared, definition, block)?;
@@ -179,16 +186,16 @@ impl Claims<'_> {
             }
         }
         // Read after the blocks: the list may be of the restored engine.
-        if !unlisted.is_empty() && !self.is_reconciled()? {
+        if !unlisted.is_empty() && !self.marks()?.objects.is_empty() {
             unlisted.clear();
         }
         Ok(unlisted)
     }
 
-    /// True if there are no marks.
-    fn is_reconciled(&mut self) -> Result<bool, Error> {
+    /// Some marks, if there are any.
+    fn marks(&mut self) -> Result<Found, Error> {
         self.latest_state.refuse_older(self.node, self.engine)?;
-        let marks = self.engine.read(&[Read::Count(Group::Marks)])?;
-        Ok(marks.first().is_some_and(|marks| marks.number == 0))
+        let found = self.engine.read(&[read_marks()])?;
+        Ok(found.into_iter().next().unwrap_or_default())
     }
 }

@@ -80,10 +80,10 @@ fn collect(
     // empty.
     let definition = claims.any_definition(pool)?;
     let definition = definition.filter(|definition| definition.block.is_some());
+    claims.compare(&node.files, &mut file, definition.as_ref())?;
     if let Some(definition) = &definition {
         file.definition = definition.object().clone();
     }
-    claims.compare(&node.files, &mut file, definition.as_ref())?;
     for block in claims.adoptable(&file)? {
         tracing::warn!(block = %block.cidr, pool, "the engine has this block as the node's; it is used from now on");
         file.blocks.push(block);
