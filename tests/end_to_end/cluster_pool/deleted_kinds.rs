@@ -1,7 +1,5 @@
 //! The kinds are deleted while containers run, and with them all objects: the documented repair.
 
-use std::fs;
-
 use harness::{KUBECTL, KUBERNETES_PROGRAMS, needs};
 use serde_json::{Value, json};
 
@@ -47,12 +45,12 @@ fn after_a_reconcile_on_each_node_what_lives_is_given_to_nobody_else() {
         assert!(output.status.success(), "{output:?}");
     };
     ipamctl(&administrator, &["reconcile", "--begin", "n1", "n2"]);
+    for (name, definition) in pools.as_object().unwrap() {
+        shared.define(name, definition);
+    }
     for config in [&one, &two] {
         ipamctl(config, &["reconcile"]);
     }
-    let file = shared.sandbox().root().join("pools.json");
-    fs::write(&file, pools.to_string()).unwrap();
-    ipamctl(&administrator, &["import", file.to_str().unwrap()]);
     assert_eq!((shared.held(), shared.blocks("fast")), (held, blocks));
     shared.add("b", &requesting).refused(111, &living);
     shared.add("c", &one).result();
