@@ -10,6 +10,7 @@ use harness::{ETCD, ETCDCTL, Output, needs};
 use serde_json::{Value, json};
 
 use super::{ADDRESSES, BLOCKS, Cluster};
+use crate::waiting::wait_until_equal;
 
 fn cluster(pool: &str) -> Cluster {
     let cluster = Cluster::default();
@@ -94,6 +95,35 @@ fn an_add_that_has_its_answer_of_before_the_restore_is_waited_for() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(cluster.reserved("lan"), ips);
     assert_eq!(cluster.add("b", &config).code(), 11);
+}
+
+#[test]
+fn a_conflict_that_goes_away_is_waited_for_after_the_running_calls() {
+    needs!(ETCD, ETCDCTL);
+    let mut cluster = cluster(r#"{"subnet":"10.55.0.0/29","rangeEnd":"10.55.0.3"}"#);
+    let config = config(&cluster, &ADDRESSES);
+    cluster.sandbox.write_conflist("10-lan.conflist", &config);
+    let of_dead = cluster.add("dead", &config).ips();
+    let file = snapshot(&cluster);
+    cluster.add("other", &config).result();
+    cluster.del("dead", &config).nothing();
+    assert_eq!(cluster.add("alive", &config).ips(), of_dead);
+    cluster.etcd.restore(&file);
+    assert!(reconcile(&cluster, &["--begin", "n1"]).status.success());
+    // Holds the lock like a call that runs longer than it is waited for.
+    let record = cluster
+        .sandbox
+        .root()
+        .join("n1/state/testnet/other:eth0.json");
+    let record = fs::File::open(record).unwrap();
+    record.lock().unwrap();
+    let waiting = cluster.sandbox.ipamctl(&["reconcile"]).start();
+    let both = ["10.55.0.2", "10.55.0.3"];
+    wait_until_equal(|| cluster.reserved("lan"), both);
+    cluster.del("dead", &config).nothing();
+    let output = waiting.output();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(cluster.reserved("lan"), both);
 }
 
 #[test]

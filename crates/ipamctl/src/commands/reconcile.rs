@@ -22,7 +22,7 @@ use crate::shared_pools::{SharedCluster, failed, outcome};
 use living::{Living, living};
 use same_cluster::SameCluster;
 
-/// Longest wait for running calls, on this node and on others.
+/// Longest wait for calls that run on this node, and then for conflicts to go away.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Pause before a conflict is tested again.
@@ -63,11 +63,10 @@ pub(crate) fn run(arguments: &ReconcileArguments, context: &Context<'_>) -> Resu
         own_mark = mark(engine, name)?;
     }
     let moment = engine.moment().context("no cluster ID is answered")?;
-    let until = Instant::now() + PATIENCE;
     let mut same_cluster = SameCluster::new(&cluster, moment.cluster, context.environment);
-    let (living, unread) = living(node, &mut same_cluster, until);
+    let (living, unread) = living(node, &mut same_cluster, Instant::now() + PATIENCE);
     let identity = &mut Identity::of(this_node, &node.environment, engine).map_err(failed)?;
-    let rows = claim(engine, identity, this_node, &living, until)?;
+    let rows = claim(engine, identity, this_node, &living)?;
     let lines = || lines(&rows, engine.name());
     context.output.print(&rows, lines)?;
     unread.iter().for_each(warn);
@@ -101,15 +100,15 @@ pub(crate) fn run(arguments: &ReconcileArguments, context: &Context<'_>) -> Resu
     Ok(false)
 }
 
-/// Claims all addresses and blocks of the node again. Until `until`, conflicts are tested again:
-/// another node's ADD may have made a claim that it takes back when it finds the marks.
+/// Claims all addresses and blocks of the node again. Conflicts are tested again for a while: an
+/// ADD may have made a claim that it takes back when it finds the marks.
 fn claim(
     engine: &mut dyn Engine,
     identity: &mut Identity<'_>,
     node: &cluster::Node,
     living: &[Living],
-    until: Instant,
 ) -> Result<Vec<Row>> {
+    let until = Instant::now() + PATIENCE;
     let mut rows = claim_once(engine, identity, node, living)?;
     while rows.iter().any(Row::is_conflict) && Instant::now() < until {
         sleep(PAUSE);
