@@ -14,8 +14,9 @@ pub use reconcile::{Reconciled, reconcile_address, reconcile_blocks};
 use cni::Error;
 
 use crate::node::state_file::StateFile;
+use crate::node::token_file::TokenFile;
 use crate::try_again;
-use crate::{Change, Condition, Engine, Found, Group, Key, Moment, Node, Read};
+use crate::{Change, Condition, Engine, Found, Group, Key, Moment, Node, Read, Registration};
 
 /// The mark of a running import. It names no node. Only an engine without transactions has it.
 const IMPORT: &str = ".import";
@@ -123,13 +124,13 @@ impl LatestState {
         )))
     }
 
-    /// Refuses an engine that doesn't know this node, if the node has seen another cluster: what it
-    /// holds there would not be released. With [`Engine::has_one_id`], another ID may also be that
-    /// of a restored cluster, so it proves nothing.
+    /// Refuses an engine that doesn't know this machine as this node, if the node has seen another
+    /// cluster: what it holds there would not be released. With [`Engine::has_one_id`], another ID
+    /// may also be that of a restored cluster, so it proves nothing.
     ///
     /// # Errors
     ///
-    /// Code 7; those of the engine.
+    /// Code 7; those of the engine; code 5 for a file that can't be read.
     pub fn refuse_another_cluster(
         &self,
         node: &Node,
@@ -137,13 +138,21 @@ impl LatestState {
     ) -> Result<(), Error> {
         let both = engine.moment().zip(self.moment);
         let is_another = both.is_some_and(|(now, seen)| now.cluster != seen.cluster);
+        if !is_another || engine.has_one_id() {
+            return Ok(());
+        }
+        // The other cluster may have a machine of the same name.
         let key = Key::Node(node.name.clone());
-        if !is_another || engine.has_one_id() || engine.get(key.clone())?.is_some() {
+        let found = engine.get(key.clone())?;
+        let registered = found.and_then(|found| Registration::parse(&found.value));
+        if let Some(registered) = registered
+            && TokenFile::open(node)?.is_of(&node.name, &registered.token)?
+        {
             return Ok(());
         }
         let (name, key) = (engine.name(), engine.path(&key));
         let refused = Error::config(format!(
-            "{name} has no {key}, and this node has used another cluster: what it holds there would not be released"
+            "{name} doesn't have this machine as {key}, and this node has used another cluster: what it holds there would not be released"
         ));
         Err(refused.with_details(format!(
             "see ipam.{name}; if this cluster is the right one: ipamctl node-register"

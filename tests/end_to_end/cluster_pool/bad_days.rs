@@ -208,8 +208,11 @@ fn a_del_with_the_kubeconfig_of_another_cluster_is_no_success() {
     let proxy = ApiProxy::start(&cluster.api);
     shared(&cluster).define("lan", &json!({"subnet": "10.1.0.0/24"}));
     let pools = json!([{"name": "lan"}]);
-    let config = shared(&cluster).config("n1", &shared(&cluster).addresses(), &pools);
-    // The other cluster: another URL, and a state that doesn't know the node.
+    let addresses = shared(&cluster).addresses();
+    let config = shared(&cluster).config("n1", &addresses, &pools);
+    let another = shared(&cluster).config_on("another", "n1", &addresses, &pools);
+    // The other cluster: another URL, and a state that doesn't know the node, or only another
+    // machine with its name.
     let other = cluster.api.snapshot();
     shared(&cluster).add("a", &config).result();
     let own = cluster.api.snapshot();
@@ -222,6 +225,9 @@ fn a_del_with_the_kubeconfig_of_another_cluster_is_no_success() {
     shared(&cluster)
         .gc(&[], &config)
         .refused(7, "ipamnodes.ipam-delegated.io/n1");
+    shared(&cluster).add("b", &another).result();
+    let refused = shared(&cluster).del("a", &config);
+    refused.refused(7, "this node has used another cluster");
     fs::write(kubeconfig, of_own).unwrap();
     cluster.api.restore(&own);
     shared(&cluster).del("a", &config).nothing();

@@ -195,7 +195,7 @@ impl Claims<'_> {
     /// Some marks, if there are any.
     fn marks(&mut self) -> Result<Found, Error> {
         self.latest_state.refuse_older(self.node, self.engine)?;
-        let found = self.engine.read(&[read_marks()])?;
-        Ok(found.into_iter().next().unwrap_or_default())
+        let found = self.engine.read(&[read_marks()])?.into_iter().next();
+        found.ok_or_else(|| try_again("the engine doesn't answer whether it was restored"))
     }
 }

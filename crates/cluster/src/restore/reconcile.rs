@@ -238,12 +238,14 @@ fn give_back_unused(
         }
         let key = Key::Block(pool.to_owned(), *cidr);
         let is_same = Condition::Value(key.clone(), owner.to_value());
-        engine.commit(&Change {
+        let outcome = engine.commit(&Change {
             conditions: vec![identity.is_current(), is_same],
             delete: vec![key],
             ..Change::default()
         })?;
-        tracing::warn!(block = %cidr, pool, "gave back a block that this node doesn't use");
+        if outcome.done || outcome.resent {
+            tracing::warn!(block = %cidr, pool, "gave back a block that this node doesn't use");
+        }
     }
     Ok(())
 }

@@ -59,12 +59,10 @@ impl Engine<'_> {
         let mut pools = Pools::of(conditions);
         // While a restore goes on, nodes claim their addresses again: what is verified of a pool
         // meanwhile doesn't stay true.
-        let is_of_marks = |condition: &&&Condition| **condition == &Condition::Empty(Group::Marks);
-        let marks = conditions.iter().filter(is_of_marks);
-        let others = conditions
+        let (marks, others): (Vec<&Condition>, Vec<&Condition>) = conditions
             .iter()
-            .filter(|condition| !is_of_marks(condition));
-        for condition in marks.chain(others) {
+            .partition(|condition| **condition == &Condition::Empty(Group::Marks));
+        for condition in marks.into_iter().chain(others) {
             let holds = self.holds(condition, own, &mut pools)?;
             if !holds {
                 tracing::debug!(?condition, "a condition doesn't hold");
