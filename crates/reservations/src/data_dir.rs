@@ -15,7 +15,7 @@ use crate::new_file;
 use crate::settings::Settings;
 use crate::store::Store;
 
-/// Number of attempts at locks whose files others replace meanwhile.
+/// Number of attempts to take the locks, if others replace the lock files meanwhile.
 const MOST_ATTEMPTS: usize = 100;
 
 /// The directories below `dataDir`.
@@ -59,7 +59,7 @@ impl<'a> DataDir<'a> {
             .map(Stores)
     }
 
-    /// The names of all files below `dataDir` that a directory of reservations can have.
+    /// The names of all files in `dataDir` that are valid for a network or a named pool.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl<'a> DataDir<'a> {
         match names_in(data_dir) {
             Err(error) if is_no_directory(&error) => Ok(Vec::new()),
             Err(error) => Err(Error::io(data_dir.display(), error)),
-            // Any other name is no network's and no pool's.
+            // A file with any other name holds no reservations.
             Ok(names) => Ok(names.iter().filter_map(|name| name.parse().ok()).collect()),
         }
     }
@@ -112,7 +112,7 @@ impl<'a> DataDir<'a> {
             opened
                 .inspect_err(|error| {
                     let path = path.display();
-                    // An insecure folder, which we refuse: an administrator must know.
+                    // Not a kernel's error: the folder is insecure. An administrator must know.
                     if error.raw_os_error().is_none() {
                         tracing::warn!(%path, %error, "no index is kept in ipam.cacheDir");
                     } else {

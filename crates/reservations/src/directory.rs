@@ -1,5 +1,5 @@
 //! Plain files of one directory of reservations: opens, reads, lists and removes
-//! them. Nothing here locks or remembers.
+//! them, without a lock and without a cache.
 
 use std::fs::{DirBuilder, File, Metadata};
 use std::io;
@@ -18,8 +18,8 @@ use crate::state::State;
 /// The largest file that is read. All of ours are far smaller.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Length from which a file counts as whole without being read, in bytes. Container IDs have 64
-/// and more.
+/// Length from which a file counts as whole without being read, in bytes: the length of a
+/// usual container ID.
 const LONG_ENOUGH: i64 = 64;
 
 /// A reservation file.
@@ -132,7 +132,7 @@ impl Directory {
                 state: State::of(&content, &metadata),
                 metadata: Some(metadata),
             }),
-            // A dangling link would still exist.
+            // A dangling link causes the same error, but isn't missing.
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_missing(&name) => None,
             Err(error) => {
                 let path = self.path.join(&name);
@@ -151,8 +151,8 @@ impl Directory {
         Ok(ips.filter_map(|ip| Some((ip, self.read_listed(ip)?))))
     }
 
-    /// True if the address of this file can't be given to another. A file that is long
-    /// enough for a holder is not opened.
+    /// True if no other attachment can get this address. A file of [`LONG_ENOUGH`] bytes or
+    /// more is not opened.
     pub(crate) fn is_taken(&self, ip: IpAddr) -> bool {
         match statat(&self.folder, ip.to_string(), AtFlags::empty()) {
             Ok(stat) if stat.st_size >= LONG_ENOUGH => true,

@@ -10,10 +10,11 @@
 //! | table of runs | runs of consecutive taken addresses, sorted |
 //! | journal | a line for each call since: its changes, and the directory's version after them |
 //!
-//! Header and tables are written once, and the file is then renamed into place. Checksums
-//! start from that of the part before, so header, pages and lines of different generations of the
-//! file don't match. The index is used only if the version in the last line is the directory's
-//! (`change_detection`). Otherwise the directory is read, and the index is replaced.
+//! Header and tables are written once, and the file is then renamed into place. Each checksum
+//! starts from the checksum of the part before it, so header, pages and lines of different
+//! generations of the file don't match. The index is used only if the version in the last line
+//! is the directory's (`change_detection`). Otherwise the directory is read, and the index is
+//! replaced.
 
 mod checked;
 mod entry;
@@ -40,21 +41,22 @@ pub(crate) use entry::{Entry, HolderKey};
 /// Version of the format.
 const FORMAT: u32 = 4;
 
-/// Longest path that is kept in a header, in bytes, of which each may take six there.
+/// Longest path that is kept in a header, in bytes. In JSON, each byte may take six.
 const LONGEST_PATH: usize = 512;
 
 /// No header is longer, in bytes.
 const LONGEST_HEADER: usize = 4 * 1024;
 
-/// Part of the file that is read at once, in bytes: all of it, while few addresses are taken.
+/// Bytes that are read at once from the start of the file. While few addresses are taken, this
+/// is the whole file.
 const READ_AT_ONCE: usize = 24 * 1024;
 
-/// Bounds of the journal, in bytes. One that is longer costs each call the time to read it, a
-/// shorter one writes the tables more often.
+/// Bounds of the journal's largest length, in bytes. Every call reads the whole journal. When it
+/// is full, the tables are written again.
 const SHORT_JOURNAL: usize = 4 * 1024;
 const LONG_JOURNAL: usize = 32 * 1024;
 
-/// An index, in a file or of the files that have just been read.
+/// An index: read from its file, or made from the directory's files, which were just read.
 pub(crate) struct Index {
     stored: Option<Stored>,
     /// Addresses that have changed since the tables were written, with their entries if they
@@ -72,8 +74,9 @@ pub(crate) struct Index {
 struct Stored {
     tables: Tables,
     journal: Journal,
-    /// Length of the journal's lines, and the longest that it may have, in bytes.
+    /// Length of the journal's lines, in bytes.
     length: usize,
+    /// Largest length of the journal's lines, in bytes.
     most: usize,
     /// Checksum of the last line.
     sum: u64,
@@ -96,11 +99,12 @@ struct Header {
 /// A line of the journal: the changes of one call.
 #[derive(Serialize, Deserialize)]
 struct Line {
-    /// The directory's version after them.
+    /// The directory's version after the changes.
     version: Version,
-    /// The number of shared entries after them.
+    /// The number of shared entries after the changes.
     shared: usize,
-    /// Addresses, with their holders and whether they are shared, if they are taken.
+    /// Changed addresses: a taken one with its holder and whether it is shared, a free one with
+    /// `None`.
     changes: Vec<(IpAddr, Option<(HolderKey, bool)>)>,
 }
 
@@ -247,7 +251,7 @@ impl Index {
         self.changed.insert(entry.ip, None);
     }
 
-    /// True if there is no file of it, as the directory's files have been read.
+    /// True if the index was made from the directory's files, not read from its own file.
     pub(crate) fn is_new(&self) -> bool {
         self.stored.is_none()
     }
@@ -316,8 +320,8 @@ impl Header {
     }
 }
 
-/// The directory that the index in this file is of: its identity, and its path, if that is
-/// known.
+/// The directory that this file is the index of: its identity, and its path if the header has
+/// it.
 pub(crate) fn directory_of(file: &File) -> Option<(FileId, Option<PathBuf>)> {
     let mut beginning = [0; LONGEST_HEADER];
     let read = file.read_at(&mut beginning, 0).ok()?;

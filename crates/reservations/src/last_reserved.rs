@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use crate::directory::Directory;
 use crate::new_file::{self, Content};
 
-/// More than any address is long.
+/// More bytes than any address has as text.
 const MOST_BYTES: usize = 64;
 
 /// Name of the file of this pool.
@@ -28,7 +28,7 @@ fn parse(pool: usize, content: &[u8]) -> Option<IpAddr> {
     last
 }
 
-/// The open file of one pool, to be read and written over.
+/// The open file of one pool, and the content that was read from it.
 #[derive(Debug)]
 pub(crate) struct LastReserved {
     pool: usize,
@@ -60,8 +60,8 @@ impl LastReserved {
         parse(self.pool, &self.content)
     }
 
-    /// Writes over an address of the same length; `false` if it has another. So the file
-    /// is never half written, and the directory isn't changed.
+    /// Writes the address over one of the same length. `false` if the lengths differ, or if it
+    /// can't be written. The file keeps its length, and the directory isn't changed.
     pub(crate) fn overwrite(&self, ip: IpAddr) -> bool {
         let text = ip.to_string();
         self.content.len() == text.len() && self.file.write_all_at(text.as_bytes(), 0).is_ok()

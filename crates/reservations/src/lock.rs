@@ -22,7 +22,7 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// Waits until nobody else holds it, or until the cancellation comes.
+    /// Waits until nobody else holds the lock. A cancellation ends the wait with an error.
     ///
     /// `None` if the directory's path doesn't lead to the locked file any more:
     /// somebody removed or replaced the file, or the directory, and another process
@@ -114,7 +114,7 @@ mod tests {
             assert!(error.to_string().contains("interrupted"), "{error}");
             drop(second);
         });
-        // The wait that was given up keeps nobody from it.
+        // The interrupted wait doesn't hold the lock.
         Lock::acquire(&directory, None).unwrap().unwrap();
     }
 

@@ -19,7 +19,8 @@ use crate::state::State;
 pub enum Sought<'a> {
     /// Reservations of the network.
     Network,
-    /// Reservations of this attachment on the network; perhaps these addresses.
+    /// Reservations of this attachment's container on the network. The files of these addresses
+    /// are read first.
     Attachment(&'a Attachment, &'a [IpAddr]),
 }
 

@@ -27,7 +27,7 @@ const UNFINISHED: &str = "unfinished.tmp";
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Content<'a> {
     pub(crate) bytes: &'a [u8],
-    /// The origin, of a reservation.
+    /// The origin of a reservation; empty for any other file.
     pub(crate) origin: &'a [(Fact, &'a str)],
 }
 
@@ -52,7 +52,8 @@ pub(crate) fn leftovers(directory: &Directory) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Verifies that files can be made in the directory, as far as that leaves no trace.
+/// Verifies that files can be made in the directory, and leaves none. Where every file must have
+/// a name, only the permission is checked.
 pub(crate) fn try_unnamed(directory: &Directory) -> io::Result<()> {
     match open_unnamed(directory)? {
         Some(mut file) => file.write_all(b"x"),
@@ -63,7 +64,7 @@ pub(crate) fn try_unnamed(directory: &Directory) -> io::Result<()> {
     }
 }
 
-/// Makes a file; `false` if there is one of that name, which then stays.
+/// Makes a file. `false` if a file of that name exists, which is not changed.
 ///
 /// It is written without a name, and then linked. Where the file system can't do that, it is
 /// written as [`UNFINISHED`], and then linked, or renamed without replacing a file.
@@ -97,7 +98,7 @@ fn create_by_name(directory: &Directory, name: &str, content: Content<'_>) -> io
     }
 }
 
-/// Makes a file, or gives one new content.
+/// Makes a file, or replaces the one of that name in one step.
 pub(crate) fn replace(directory: &Directory, name: &str, bytes: &[u8]) -> io::Result<()> {
     let content = Content { bytes, origin: &[] };
     let mut new = Unfinished::write(directory, UNFINISHED, content)?;
@@ -106,19 +107,20 @@ pub(crate) fn replace(directory: &Directory, name: &str, bytes: &[u8]) -> io::Re
 
 /// Replaces a file that may be replaced; `false` if the file of that name may not.
 ///
-/// The two exchange their names, and the old one is looked at afterwards: it can't become a
-/// reservation in between, even if somebody works without the lock.
+/// The new and the old file exchange their names, and `may_be_replaced` is asked after that. So
+/// it is asked about the file that is removed, even if a program that doesn't take the lock
+/// makes another file of that name meanwhile.
 pub(crate) fn replace_if(
     directory: &Directory,
     name: &str,
     content: Content<'_>,
     may_be_replaced: impl Fn(&str) -> bool,
 ) -> io::Result<bool> {
-    // A separate name: somebody who works without the lock may do the same.
+    // Not UNFINISHED: a program that doesn't take the lock may replace a file at the same time.
     let temporary = temporary_name();
     let mut new = Unfinished::write(directory, &temporary, content)?;
     match new.rename(name, RenameFlags::EXCHANGE) {
-        // The old file is removed with the temporary name.
+        // The old file has the temporary name now, and is removed on drop.
         Ok(()) if may_be_replaced(&temporary) => Ok(true),
         Ok(()) => Ok(new.rename(name, RenameFlags::EXCHANGE).map(|()| false)?),
         // The file system can't exchange names: only the lock protects the file.
@@ -130,7 +132,7 @@ pub(crate) fn replace_if(
     }
 }
 
-/// Opens a new file without a name; `None` if every file must have one.
+/// Opens a new file without a name; `None` if the file system or the kernel has no such files.
 fn open_unnamed(directory: &Directory) -> io::Result<Option<File>> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::TMPFILE;
     match openat(directory.folder(), ".", flags, MODE) {
@@ -145,7 +147,7 @@ fn open_unnamed(directory: &Directory) -> io::Result<Option<File>> {
 fn link_unnamed(directory: &Directory, file: &File, name: &str) -> Result<(), Errno> {
     let folder = directory.folder();
     match linkat(file, "", folder, name, AtFlags::EMPTY_PATH) {
-        // Not root: only through the name that /proc has for it.
+        // AT_EMPTY_PATH needs CAP_DAC_READ_SEARCH. Without it, the file's path in /proc is linked.
         Err(Errno::NOENT | Errno::PERM) => {
             let path = format!("/proc/self/fd/{}", file.as_raw_fd());
             linkat(CWD, path, folder, name, AtFlags::SYMLINK_FOLLOW)
@@ -154,19 +156,19 @@ fn link_unnamed(directory: &Directory, file: &File, name: &str) -> Result<(), Er
     }
 }
 
-/// A file under a temporary name, which is removed at the end.
+/// A file under a temporary name, which is removed on drop.
 struct Unfinished<'a> {
     directory: &'a Directory,
     name: &'a str,
-    /// False if the name is gone by a rename.
+    /// False after a rename that left no file under the temporary name.
     exists: bool,
 }
 
 impl<'a> Unfinished<'a> {
     /// Writes a file under this name.
     ///
-    /// If a process was killed between link and unlink, its [`UNFINISHED`] is also a
-    /// reservation by another name. So an old file is removed, and never written to.
+    /// If a process was killed between link and unlink, its [`UNFINISHED`] is a second name of
+    /// a reservation's file. So an old file is removed, and never written to.
     fn write(directory: &'a Directory, name: &'a str, content: Content<'_>) -> io::Result<Self> {
         directory.remove(name)?;
         let flags =
@@ -241,7 +243,7 @@ mod tests {
 
     type Create = fn(&Directory, &str, Content<'_>) -> io::Result<bool>;
 
-    /// With files without a name, and without them.
+    /// Both ways to make a file: with and without files that have no name.
     const WAYS: [Create; 2] = [create, create_by_name];
 
     #[test]

@@ -1,9 +1,9 @@
 //! Origin of a reservation: which call of a chain, and which boot of the machine, has made
 //! it. Kept in extended attributes of the reservation's file, which appear with the file.
 //!
-//! The content of the file is host-local's and has no room for it. A reservation without
-//! these attributes was made by host-local, by a call outside of a chain, or on a file
-//! system that has none.
+//! The content of the file is in host-local's format, which has no place for the origin. A
+//! reservation without these attributes was made by host-local, by a call outside of a chain,
+//! or on a file system without attributes.
 
 use std::io;
 use std::net::IpAddr;
@@ -35,7 +35,7 @@ impl Fact {
     }
 }
 
-/// The origin in a file's attributes.
+/// One fact of the origin, as the file's attributes have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Noted {
     /// This ID.
@@ -46,14 +46,14 @@ pub(crate) enum Noted {
     Impossible,
 }
 
-/// Notes the origin in a file that has no name yet. If the file system has no attributes, or
-/// refuses them, the reservation counts as one of unknown origin, which is kept wherever the
-/// origin decides.
+/// Writes the origin into the attributes of a file that doesn't have the address as its name
+/// yet. If the file system has no attributes, or refuses them, the origin is unknown, and the
+/// reservation is kept wherever its release depends on the origin.
 ///
 /// # Errors
 ///
-/// Any other I/O error, such as that of a full disk. The reservation must then not be made: its
-/// rollback would take it for another call's.
+/// Any other I/O error, such as that of a full disk. The reservation must then not be made: the
+/// rollback of this call would take it for a reservation of another call.
 pub(crate) fn note(file: impl AsFd, facts: &[(Fact, &str)]) -> io::Result<()> {
     for (fact, id) in facts {
         match fsetxattr(&file, fact.attribute(), id.as_bytes(), XattrFlags::CREATE) {

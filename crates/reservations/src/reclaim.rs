@@ -4,15 +4,16 @@
 //!
 //! - it belongs to another boot: by the boot's ID in its file's attribute
 //!   ([`crate::origin`]), which ADD writes; or, for a file without one, by the file
-//!   `last_boot.<network>` in the directory. That names the boot in which the network
+//!   `last_boot.<network>` in the directory. This file names the boot in which the network
 //!   looked through the directory last, and lists the reservations that it found then,
 //!   each with inode and change time;
-//! - its file was changed last before this boot has started. So neither the IDs, of which
-//!   a container manager makes several on one kernel, nor the clock,
-//!   which may be wrong, are enough to release anything.
+//! - its file was last changed before this boot started.
 //!
-//! A reservation for which one is unknown stays. If it may be of this boot, made by
-//! host-local for example, it is listed, and is released after the next boot.
+//! The boot's ID is not enough, since a container manager may make several on one kernel. Nor
+//! is the time of the last change, since the clock may be wrong.
+//!
+//! If one of the two is unknown, the reservation stays. One that may be of this boot, made by
+//! host-local for example, is listed in `last_boot.<network>` and released after the next boot.
 
 use std::collections::HashSet;
 use std::fs::Metadata;
@@ -28,8 +29,8 @@ use crate::new_file;
 use crate::origin::{self, Fact, Noted};
 use crate::state::State;
 
-/// Start of the name of the file. host-local takes no file for a reservation whose
-/// content isn't a container ID, with or without an interface.
+/// Start of the file's name. host-local doesn't take the file for a reservation: its content
+/// is not a container ID, with or without an interface.
 const PREFIX: &str = "last_boot.";
 
 /// First line of the file, before the boot's ID.
@@ -45,7 +46,7 @@ pub(crate) struct Found {
     pub(crate) from_before: Vec<(IpAddr, State)>,
     /// Lines of the network's other reservations, for [`note`].
     kept: Vec<String>,
-    /// Number of those that another boot has made, and that aren't older than this one.
+    /// Number of reservations that another boot made, but that aren't older than this boot.
     pub(crate) undecided: usize,
 }
 
@@ -145,8 +146,8 @@ fn checksum(text: &str) -> u64 {
 }
 
 impl LastReclaim {
-    /// Reads the file. `None` if there is none, as before the network has looked through the
-    /// directory; and if it is damaged, which is logged.
+    /// Reads the file. `None` if it is missing, as the network hasn't looked through the
+    /// directory yet, or if it is damaged, which is logged.
     pub(crate) fn read(directory: &Directory, network: &str) -> io::Result<Option<Self>> {
         let name = file_name(network);
         let (content, metadata) = match directory.read_file(&name) {
@@ -156,7 +157,10 @@ impl LastReclaim {
         let last = Self::parse(&content, metadata.modified().ok());
         if last.is_none() {
             let path = directory.path().join(name);
-            tracing::warn!(path = %path.display(), "damaged: what it lists goes one boot later");
+            tracing::warn!(
+                path = %path.display(),
+                "damaged: what it lists is released one boot later"
+            );
         }
         Ok(last)
     }
@@ -190,7 +194,7 @@ mod tests {
         matches!(state, State::Reserved(reservation) if reservation.network.is_none())
     }
 
-    /// A boot of this ID that started so many seconds from now.
+    /// A boot with this ID that starts `from_now` seconds after now; negative: before now.
     fn boot(proc: &Path, id: &str, from_now: i64) -> Boot {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let start = i64::try_from(now.as_secs()).unwrap() + from_now;
@@ -253,7 +257,7 @@ mod tests {
         place.write("10.0.0.2", None);
         place.write("10.0.0.3", Some("A"));
         let first = place.boot("A", -9);
-        // Never looked through.
+        // The network has never looked through the directory.
         assert!(ips(&place.look(&first).unwrap()).is_empty());
         place.note(&first);
         assert!(place.look(&first).is_none());
@@ -261,7 +265,7 @@ mod tests {
         assert_eq!((last.boot.as_str(), last.kept.len()), ("A", 2));
         place.write("10.0.0.4", Some("A"));
         place.write("10.0.0.5", None);
-        // Another one's file, in the place of a listed one.
+        // A new file with the name of a listed one.
         fs::remove_file(place.directory.path().join("10.0.0.2")).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(20));
         place.write("10.0.0.2", None);

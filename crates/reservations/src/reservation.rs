@@ -57,8 +57,8 @@ impl Reservation {
         })
     }
 
-    /// The reservation of an attachment. The network is given if the directory isn't named
-    /// after it.
+    /// The reservation of an attachment. `network` is `None` in the directory that is named
+    /// after the network.
     pub(crate) fn new(attachment: &Attachment, network: Option<&NetworkName>) -> Self {
         Self {
             container_id: attachment.container_id.to_string(),
@@ -83,8 +83,8 @@ impl Reservation {
             && self.ifname.as_deref() == Some(attachment.ifname.as_str())
     }
 
-    /// True if the reservation is this network's; `own` for one in the directory that is
-    /// named after it.
+    /// True if the reservation is this network's. `own` is true in the directory that is named
+    /// after the network.
     pub(crate) fn is_of(&self, own: bool, network: &str) -> bool {
         match &self.network {
             Some(named) => named == network,

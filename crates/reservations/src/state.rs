@@ -1,4 +1,4 @@
-//! State of an address, as the content and the age of its file say.
+//! State of an address, from the content and the age of its file.
 
 use std::fs::Metadata;
 use std::time::{Duration, SystemTime};
@@ -24,7 +24,7 @@ pub enum State {
 }
 
 impl State {
-    /// The state that a file's content and metadata say.
+    /// The state of an address whose file has this content and metadata.
     pub(crate) fn of(content: &[u8], metadata: &Metadata) -> Self {
         if let Some(reservation) = Reservation::parse(content) {
             return Self::Reserved(reservation);
@@ -39,8 +39,8 @@ impl State {
         }
     }
 
-    /// True if a network may release an address in this state by itself: a reservation of its
-    /// own, or a torn file in its `own` directory.
+    /// True if a network may release an address in this state: one of its reservations, or a
+    /// torn file in the directory that is named after it (`own`).
     pub(crate) fn is_releasable_by(&self, network: &str, own: bool) -> bool {
         match self {
             Self::Reserved(reservation) => reservation.is_of(own, network),

@@ -1,11 +1,11 @@
 //! Remembers which address each sticky key was given last: the file `sticky_keys`.
 //!
 //! The file has a line for each time that a key was given an address,
-//! `<address> "<key>"`, with the key as a JSON string. It is a journal, of which the last line
-//! of a key counts.
+//! `<address> "<key>"`, with the key as a JSON string. It is a journal: the last line of a key
+//! counts.
 //!
-//! It is independent of reservations, and host-local doesn't read it as one: no content of a
-//! reservation has a space.
+//! The file is independent of the reservations. host-local doesn't take it for one: no
+//! reservation's content has a space.
 
 use std::collections::HashSet;
 use std::io;
@@ -30,7 +30,7 @@ pub(crate) struct StickyKeys {
     content: Vec<u8>,
 }
 
-/// A pool, as far as its keys are concerned.
+/// What sticky keys use of a pool: its addresses and their number.
 #[derive(Clone, Copy)]
 pub struct StickyPool<'a> {
     /// True for an address of the pool.
@@ -73,7 +73,8 @@ impl StickyKeys {
         of_key.filter(|ip| (pool.contains)(*ip)).last()
     }
 
-    /// Notes that the key was given this address, in the file, which exists.
+    /// Appends a line for the key and this address, unless it is the last line already. A
+    /// missing file is an error (`NotFound`).
     pub(crate) fn append(
         &mut self,
         directory: &Directory,
@@ -107,14 +108,14 @@ impl StickyKeys {
     /// True if the file has many more lines than the pool has keys.
     pub(crate) fn is_long(&self, pool: StickyPool<'_>) -> bool {
         let most = pool.most_lines();
-        // Counted without being read first: most files are short.
+        // Line feeds are counted first, without parsing lines: most files are short.
         let all = memchr_iter(b'\n', &self.content).count();
         let is_of_pool = |ip: &[u8]| address(ip).is_some_and(pool.contains);
         all > most && self.lines().filter(|(ip, _)| is_of_pool(ip)).count() > most
     }
 
-    /// Rewrites the file: keeps the newest line of each of the pool's keys, and all lines of other
-    /// pools.
+    /// Rewrites the file: keeps the newest line of each of the pool's newest keys, as many as
+    /// are remembered, and all lines of other pools.
     pub(crate) fn shorten(
         &mut self,
         directory: &Directory,
@@ -210,7 +211,7 @@ mod tests {
         note(&directory, 2, "a");
         let path = folder.path().join(FILE);
         assert_eq!(fs::read_to_string(&path).unwrap(), "10.0.0.2 \"a\"\n");
-        // The end of another address.
+        // The line of another address, which ends with the new line.
         fs::write(&path, "110.0.0.2 \"a\"\n").unwrap();
         assert_eq!(note(&directory, 2, "a").address_of("a", ALL), Some(ip(2)));
     }

@@ -24,14 +24,14 @@ use crate::settings::Settings;
 use crate::state::{State, TORN_AGE};
 use crate::sticky_keys::StickyKeys;
 
-/// A directory of reservations that only this process uses, until it is dropped.
+/// A directory of reservations, locked until this is dropped.
 ///
 /// A network sees only its own reservations: in the directory that is named after it,
 /// those without a third line; in any other, those whose third line names it.
 pub struct Store<'a> {
     settings: &'a Settings<'a>,
-    /// The folder of indexes, and whether indexes of directories that are gone were looked for
-    /// there by this call; `None` if it can't be used.
+    /// The folder of indexes, and whether this call has already removed from it the indexes of
+    /// directories that are gone. `None` if the folder can't be used.
     cache: Option<(&'a StateFolder, &'a Cell<bool>)>,
     /// The names that lead to the directory.
     names: Vec<NetworkName>,
@@ -42,7 +42,7 @@ pub struct Store<'a> {
     /// `None` if the files must be read before the next question.
     index: Option<Index>,
     /// Version of the directory after our last change. `None` if another program has
-    /// changed the directory since, or if no version can be set: then no index is left.
+    /// changed the directory since, or if no version can be set: then no index is saved.
     version: Option<Version>,
     /// The pool whose rotation was asked for last, and its file, if it can be written.
     last_reserved: Option<(usize, Option<LastReserved>)>,
@@ -89,8 +89,8 @@ impl<'a> Store<'a> {
         self.names.contains(name)
     }
 
-    /// Reserves an address to the attachment, if it is free. `Err` in the inner result
-    /// is the state of one that isn't.
+    /// Reserves an address to the attachment, if it is free. The inner `Err` is the state of
+    /// an address that is not free.
     ///
     /// # Errors
     ///
@@ -138,8 +138,8 @@ impl<'a> Store<'a> {
         Ok(None)
     }
 
-    /// The first free address of these intervals, with the index of its interval. `None` if
-    /// the files say that all are taken: they are then read, whatever the index says.
+    /// The first free address of these intervals, with the index of its interval. If the index
+    /// has none, the files are read, unless that was just done. `None` if all are taken.
     ///
     /// # Errors
     ///
@@ -176,8 +176,8 @@ impl<'a> Store<'a> {
         Ok(())
     }
 
-    /// Makes a change of the directory. If it fails, it may have been made halfway: the index
-    /// is then removed.
+    /// Changes the directory. A change that fails may have been made in part, so the index is
+    /// removed.
     fn change<T>(&mut self, change: impl FnOnce(&Directory) -> io::Result<T>) -> io::Result<T> {
         let before = self
             .directory
@@ -249,10 +249,10 @@ impl<'a> Store<'a> {
 
 impl Drop for Store<'_> {
     fn drop(&mut self) {
-        // While the lock is held.
+        // The lock is still held: fields are dropped after this.
         if let Err(error) = self.save_index() {
             let path = self.directory.path().display();
-            tracing::debug!(%path, %error, "no index is left of it");
+            tracing::debug!(%path, %error, "can't save the index");
         }
     }
 }
@@ -284,8 +284,8 @@ fn create_or_replace_torn(
     Ok(Err(found.unwrap_or(State::Unreadable)))
 }
 
-/// True if all files have been read in this call, or shortly before it: for less time
-/// than after which a torn file is free. A clock that was set back counts as later.
+/// True if all files were read in this call, or less than [`TORN_AGE`] ago. False if the clock
+/// was set back since an earlier call read them.
 fn has_just_read(index: &Index) -> bool {
     let age = change_detection::now() - index.files_read();
     index.is_new() || (0..TORN_AGE.as_secs().cast_signed()).contains(&age)

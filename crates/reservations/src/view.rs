@@ -52,8 +52,8 @@ pub fn list(directory: &Path) -> io::Result<Vec<ListedAddress>> {
         .collect())
 }
 
-/// The addresses that have a file in one directory, whatever is in it, in no order. No file
-/// is opened.
+/// The addresses that have a file in one directory, in no order. No file is opened, so torn
+/// files count, too.
 ///
 /// # Errors
 ///
@@ -63,9 +63,9 @@ pub fn with_a_file(directory: &Path) -> io::Result<Vec<IpAddr>> {
     opened.addresses()
 }
 
-/// The addresses of one directory that can't be given to another, lowest first.
+/// The addresses of one directory that no other attachment can get, lowest first.
 ///
-/// It is faster than [`list`], as it opens no file that is long enough to be whole.
+/// It is faster than [`list`]: a file of 64 bytes or more counts as whole without being opened.
 ///
 /// # Errors
 ///

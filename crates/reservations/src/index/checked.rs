@@ -1,4 +1,4 @@
-//! Checksums of an index's parts, and its lines: JSON behind a checksum.
+//! Checksums of an index's parts, and the format of its lines: a checksum, then JSON.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,8 +1,8 @@
 //! The two sorted tables of an index: holders, and runs of taken addresses.
 //!
 //! A page is 4 KiB: a checksum, then records. Pages are read one by one, as a search needs
-//! them. The size of the tables is that of the entries; no spare room, no dependence on how
-//! addresses or holders are distributed.
+//! them. The size of the tables is at most proportional to the number of entries, however
+//! addresses and holders are distributed.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Place;
@@ -49,7 +49,7 @@ impl Sizes {
     }
 }
 
-/// The records of the tables of these entries, before they are written.
+/// The records of both tables, before they are written.
 pub(super) struct Records {
     holders: Vec<Record>,
     runs: Vec<Record>,
@@ -175,7 +175,7 @@ impl Tables {
     /// The place of the first entry whose key is this or greater.
     ///
     /// Keys are hashes, evenly spread, so their places can be guessed. The search starts
-    /// around the guess, and widens until the place is in between.
+    /// around the guess, and widens until it includes the place.
     fn first_of(&mut self, file: &File, key: HolderKey) -> io::Result<usize> {
         let is_before = |tables: &mut Self, at| Ok(tables.entry(file, at)?.holder < key);
         let end = self.sizes.holders;
@@ -191,7 +191,7 @@ impl Tables {
         }
     }
 
-    /// The first place of the range that is not before what is searched.
+    /// The first place of the range for which `is_before` is false; the range's end if none is.
     fn partition_point(
         &mut self,
         range: Range<usize>,
@@ -261,7 +261,7 @@ fn address(family: u64, high: u64, low: u64) -> io::Result<IpAddr> {
     ip_of(family, bits).ok_or_else(damaged)
 }
 
-/// The number that 8 bytes are.
+/// Converts 8 bytes to a number.
 fn word(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(bytes.try_into().expect("8 bytes"))
 }

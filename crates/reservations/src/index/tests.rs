@@ -88,7 +88,7 @@ fn address() -> impl Strategy<Value = IpAddr> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// With any part of it in the tables and the rest in the log, over several calls.
+    /// Some reservations are in the tables, the others in the journal, over several calls.
     #[test]
     fn the_index_says_what_a_list_of_all_reservations_says(
         first in proptest::collection::btree_map(address(), 0u16..40, 0..300),
@@ -187,7 +187,7 @@ fn size_is_in_proportion_to_the_reservations_however_they_are_distributed() {
         assert!(size < LONGEST_HEADER + 100 * many as usize, "{size} bytes");
         let mut index = place.open(0).unwrap();
         assert!(index.candidates(last.holder).unwrap().contains(&last.ip));
-        // Few pages are read, however many have one holder.
+        // Few pages are read, however many entries have one holder.
         let mut index = place.open(0).unwrap();
         assert!(
             index

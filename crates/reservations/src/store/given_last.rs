@@ -8,21 +8,21 @@ use crate::last_reserved::{self, LastReserved};
 use crate::sticky_keys::{StickyKeys, StickyPool};
 
 impl Store<'_> {
-    /// The address that the pool of this index gave last.
+    /// The address that the pool with this number gave last.
     pub fn last_reserved(&mut self, pool: usize) -> Option<IpAddr> {
         let opened = LastReserved::open(&self.directory, pool);
         if let Err(error) = &opened
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(pool, %error, "the rotation starts again");
+            tracing::warn!(pool, %error, "can't read the last address: the rotation starts again");
         }
         let ip = opened.as_ref().ok().and_then(LastReserved::ip);
         self.last_reserved = Some((pool, opened.ok()));
         ip
     }
 
-    /// Notes the address that the pool of this index gives. If it can't be noted, the
-    /// rotation starts again, and no address need be refused.
+    /// Notes the address that the pool with this number gives. A failure is only logged: the
+    /// rotation may then start again, and the reservation is valid.
     pub fn set_last_reserved(&mut self, pool: usize, ip: IpAddr) {
         let directory = &self.directory;
         let file = match self.last_reserved.take() {
@@ -45,8 +45,8 @@ impl Store<'_> {
             .and_then(|keys| keys.address_of(key, pool))
     }
 
-    /// Remembers that a sticky key was given this address. If it can't be written, the key gets
-    /// any address next time, and no address need be refused.
+    /// Remembers that a sticky key was given this address. A failure is only logged: the key may
+    /// then get another address next time, and the reservation is valid.
     pub fn remember_key(&mut self, key: &str, ip: IpAddr, pool: StickyPool<'_>) {
         self.sticky_keys();
         let Some(Some(mut keys)) = self.sticky_keys.take() else {
@@ -68,14 +68,14 @@ impl Store<'_> {
         self.sticky_keys = Some(Some(keys));
     }
 
-    /// The sticky keys. `None` if they can't be read, which is logged: nothing is known of
-    /// them, and nothing is written.
+    /// The sticky keys. `None` if they can't be read, which is logged: then no key has an
+    /// address, and none is written.
     fn sticky_keys(&mut self) -> Option<&StickyKeys> {
         let directory = &self.directory;
         let read = || {
             let path = directory.path();
             let warn = |error: &io::Error| {
-                tracing::warn!(path = %path.display(), %error, "no sticky key is known");
+                tracing::warn!(path = %path.display(), %error, "can't read the sticky keys");
             };
             StickyKeys::read(directory).inspect_err(warn).ok()
         };

@@ -55,7 +55,7 @@ impl Store<'_> {
         Ok(states)
     }
 
-    /// The state of an address, by its file as it is now; `None` if it has none.
+    /// The current state of an address, from its file; `None` if it has no file.
     ///
     /// # Errors
     ///
@@ -66,9 +66,9 @@ impl Store<'_> {
             .map_err(|e| self.failed(ip, e))
     }
 
-    /// True if the ADD of this call ID has made the reservation of an address: as its file
-    /// says, or, on a file system that can't say it, if the ADD `has_answered` with the
-    /// address.
+    /// True if the ADD with this call ID made the reservation of an address. An attribute of the
+    /// reservation's file decides. On a file system without attributes, it is true if the ADD
+    /// `has_answered` with the address.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Upkeep of a store: files that a kill, an earlier boot or a trial has left.
+//! Upkeep of a store: removes files that killed processes have left, verifies that files can be
+//! made, and releases reservations from before this boot.
 
 use std::io;
 
@@ -10,7 +11,7 @@ use crate::new_file::{self, Content};
 use crate::reclaim;
 
 impl Store<'_> {
-    /// Removes the unfinished file that a killed process has left.
+    /// Removes the unfinished files that killed processes have left.
     ///
     /// # Errors
     ///
@@ -65,7 +66,11 @@ impl Store<'_> {
         if found.undecided > 0 {
             // The clock may be wrong until later in this boot: the next call looks again.
             let kept = found.undecided;
-            tracing::debug!(%path, kept, "kept what another boot has made, if not before this one");
+            tracing::debug!(
+                %path,
+                kept,
+                "kept reservations of another boot that aren't older than this boot"
+            );
             return Ok(());
         }
         let noted = self.change(|directory| reclaim::note(directory, network, boot, &found));
