@@ -50,19 +50,19 @@ pub fn main() -> ExitCode {
 }
 
 fn run(arguments: &CommandLine) -> Result<()> {
-    // Before the socket: two daemons with the same files must not have one socket after the
-    // other.
+    // Before the socket: if another daemon has the files, this one must fail without taking the
+    // socket.
     let files = Files::open(&arguments.state_dir)?;
-    // Before there is a second thread: it sets the umask.
+    // Before a second thread starts: this sets the umask, which all threads share.
     let socket = Socket::open(&arguments.socket)?;
-    // One thread serves all connections. Calls run in threads of their own.
+    // One thread serves all connections. Each call runs in a separate thread.
     let runtime = tokio::runtime::Builder::new_current_thread()
         // One for each call, and some for what is done after the answers.
         .max_blocking_threads(CONNECTIONS + 64)
         .enable_all()
         .build()?;
     let served = runtime.block_on(serve(arguments, Arc::new(files), socket));
-    // A call that still runs is left.
+    // A call that is still running is not waited for.
     runtime.shutdown_background();
     served
 }
@@ -93,20 +93,20 @@ async fn serve(arguments: &CommandLine, files: Arc<Files>, socket: Socket) -> Re
                 connections.spawn(connection::serve(Arc::clone(&calls), stream, refused));
             }
             Err(error) => {
-                // Such as too many open files: others end meanwhile.
+                // Such as too many open files: other connections end, and free theirs.
                 tracing::warn!(%error, "a connection can't be accepted");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
     }
     tracing::info!("ending after the calls that are running");
-    // Nobody else can connect.
+    // No new connection is possible from here on.
     drop((listener, socket));
     shutdown::finish(connections, Duration::from_secs(arguments.stop_timeout)).await;
     Ok(())
 }
 
-/// The drivers, with what they remember, after what an earlier daemon left is undone.
+/// Starts the drivers: takes in the state of earlier daemons, and releases what they have left.
 fn start(arguments: &CommandLine, files: Arc<Files>) -> Result<Arc<Calls>> {
     let (due, is_due) = sync_channel(1);
     let drivers = Drivers {

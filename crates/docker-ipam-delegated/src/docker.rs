@@ -1,4 +1,5 @@
-//! Asks Docker what it has, and judges by the answer.
+//! Docker's API: asks what Docker has, and judges by the answer what Docker has lost. Also calls a
+//! running daemon.
 
 mod answers;
 mod api;

@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-// Tools read what the daemon writes, and use a part of its types.
+// Without the daemon, `ipamctl` uses only a part of these types.
 #![cfg_attr(not(feature = "daemon"), allow(dead_code))]
 
 #[cfg(feature = "daemon")]

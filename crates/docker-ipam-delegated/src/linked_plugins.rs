@@ -9,7 +9,7 @@ use plugin::Linked;
 
 use crate::pool_filter::PoolFilter;
 
-/// These plugins.
+/// The plugins that run in the daemon's process.
 pub const LINKED: &[&(dyn LinkedPlugin + 'static)] = &[
     &Linked(&IpamDsRanges),
     &Linked(&IpamDsRules),

@@ -2,7 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks. A thread that has panicked leaves each of these as it was or as it should be.
+/// Locks a mutex. If a thread panicked while it held the lock, the value is still consistent, so it
+/// is used.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

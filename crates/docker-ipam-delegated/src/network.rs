@@ -1,4 +1,4 @@
-//! Docker's network driver: networks whose containers are plumbed by CNI plugins.
+//! Docker's network driver: networks whose endpoints are made by CNI plugins.
 
 pub(crate) mod cni_result;
 pub(crate) mod endpoint_answers;

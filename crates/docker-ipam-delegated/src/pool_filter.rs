@@ -1,7 +1,7 @@
 //! A selector that the daemon adds after the selectors of a configuration: it passes on only the
 //! pool that Docker requests.
 //!
-//! Docker asks for the address of one pool at a time, and a chain gives one of each. An
+//! Docker asks for an address of one pool at a time, and a chain gives one of each pool. An
 //! unnamed pool gets the configuration's name, so that Docker's networks and the
 //! configuration's own keep their reservations in one folder, each with its network.
 
@@ -28,7 +28,7 @@ pub(crate) struct Wanted {
     /// The address that is requested.
     #[serde(default)]
     pub(crate) requested: Option<IpAddr>,
-    /// The name of an unnamed pool.
+    /// The name that an unnamed pool gets.
     pub(crate) name: String,
 }
 
@@ -69,7 +69,7 @@ impl Plugin for PoolFilter {
     }
 
     fn del(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        // Without pools, the recorded result takes their place.
+        // An error is ignored: without a reply, the next delegate gets the recorded result.
         Ok(Self::reply(call).unwrap_or(Reply::Nothing))
     }
 
@@ -78,7 +78,7 @@ impl Plugin for PoolFilter {
     }
 }
 
-/// The ranges of a pool, each as it is written and as it is read.
+/// The ranges of a pool, each as its JSON object and parsed.
 ///
 /// # Errors
 ///
@@ -89,7 +89,7 @@ pub(crate) fn ranges(pool: &Object) -> Result<Vec<(Object, Range)>, Error> {
     written.map(read).collect()
 }
 
-/// The part of a pool that is wanted; `None` if it has none.
+/// The wanted pool, from the ranges of a pool that are in its subnet; `None` if there are none.
 fn filtered(pool: &Object, wanted: &Wanted) -> Result<Option<Object>, Error> {
     let mut left = Vec::new();
     for (mut written, range) in ranges(pool)? {

@@ -10,7 +10,7 @@ pub(crate) struct Turns {
     freed: Condvar,
 }
 
-/// A turn. Another thread has it when this is dropped.
+/// A turn. After it is dropped, another thread can take it.
 pub(crate) struct Turn<'a>(&'a Turns);
 
 impl Turns {

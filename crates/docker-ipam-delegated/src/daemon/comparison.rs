@@ -1,10 +1,11 @@
 //! Compares the addresses, pools, endpoints and networks of the daemon with Docker's.
 //!
-//! Docker may give up a call without a word to the daemon: a call that finds no daemon, and one
-//! whose daemon was killed (`callWithRetry` in moby's `pkg/plugins/client.go`). A dockerd that was
-//! killed forgets its running calls. So Docker is asked some time after the start of
-//! the daemon, and of a dockerd. Everything that existed when that time began is released if
-//! Docker's whole answer, at its end, doesn't name it (`judgement`).
+//! Docker may give up a call and not tell the daemon: if the call finds no daemon, or if the
+//! daemon is killed during the call (`callWithRetry` in moby's `pkg/plugins/client.go`). A dockerd
+//! that is killed forgets its running calls. So the daemon asks Docker some time after its own
+//! start, after the start of a dockerd, and after a release of something unknown. Of what existed
+//! when this time began, everything is released that Docker's answer doesn't name
+//! (`docker::judgement`).
 
 use std::path::Path;
 use std::sync::mpsc::Receiver;
@@ -24,7 +25,8 @@ const INTERVAL: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(1);
 
 impl Drivers {
-    /// Asks Docker on this socket, this time after each message, and again until it has answered.
+    /// After each message: waits for this time, asks Docker on this socket until it answers, and
+    /// releases what Docker doesn't have.
     pub(crate) fn compare_when_due(&self, due: &Receiver<()>, docker: &Path, after: Duration) {
         while due.recv().is_ok() {
             let before = Instant::now();
@@ -40,7 +42,7 @@ impl Drivers {
             sleep(after);
             self.compare(docker, before, &forgotten);
             if self.networks.has_abandoned() {
-                // A program of a killed daemon, or a plugin, was in the way.
+                // An undo has failed: a program of a killed daemon still runs, or a plugin failed.
                 sleep(SOON);
                 self.ipam.compare();
             }
@@ -58,7 +60,7 @@ impl Drivers {
                 }
                 Err(error) if !has_failed => {
                     tracing::warn!(
-                        "Docker can't be asked for what it may have: all is kept: {error:#}"
+                        "Docker can't be asked what it has; everything is kept: {error:#}"
                     );
                 }
                 Err(_) => {}
@@ -68,12 +70,12 @@ impl Drivers {
         }
     }
 
-    /// Releases what Docker doesn't have; false if Docker must be asked again soon: an endpoint is
-    /// being made, and nothing was done, or a call works on an endpoint.
+    /// Releases what Docker doesn't have. False if Docker must be asked again soon: while an
+    /// endpoint is being made, nothing is released, and an endpoint that a call works on is kept.
     fn settle(&self, docker: &Path, before: Instant, forgotten: &[Forgotten]) -> Result<bool> {
-        // Docker may be waiting for the answer to a call, which may need a lock: none is held here.
+        // No lock is held here: Docker may answer only after a running call, which may need it.
         let docker = Engine::ask(docker)?;
-        // Docker lists an endpoint, and its address, behind the answer to `CreateEndpoint`.
+        // Docker lists an endpoint and its address only after the answer to `CreateEndpoint`.
         if self.networks.is_making() {
             return Ok(false);
         }

@@ -35,9 +35,9 @@ impl Drivers {
                 Answer::of(&json!({"Implements": ["IpamDriver", "NetworkDriver"]}))
             }
             "/IpamDriver.GetCapabilities" => {
-                // A dockerd may have started: it may lack what the last one had.
+                // A new dockerd may have started, which doesn't know what the last one had.
                 ipam.compare();
-                // The MAC address is a fact that chains choose by.
+                // The MAC address is a fact: chains can choose a pool by it.
                 Answer::of(&json!({"RequiresMACAddress": true, "RequiresRequestReplay": false}))
             }
             "/IpamDriver.GetDefaultAddressSpaces" => Answer::of(
@@ -56,7 +56,7 @@ impl Drivers {
                 ipam.compare();
                 Answer::of(&json!({"Scope": "local", "ConnectivityScope": "local"}))
             }
-            // Networks of this driver end at the node.
+            // Networks of this driver are local to the node: there is nothing to discover.
             "/NetworkDriver.DiscoverNew" | "/NetworkDriver.DiscoverDelete" => {
                 decode::<Value>(body)?;
                 Answer::nothing()
@@ -69,7 +69,7 @@ impl Drivers {
             "/NetworkDriver.Join" => networks.join(decode(body)?)?,
             "/NetworkDriver.Leave" => networks.leave(&decode(body)?)?,
             unknown => {
-                let why = format!("{unknown} is no call of Docker's that is answered");
+                let why = format!("{unknown} is not a call that this plugin answers");
                 return Err(Refusal::new(404, why));
             }
         })

@@ -23,7 +23,7 @@ pub(crate) fn requested() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Waits for the connections that are there to end, and no longer than this.
+/// Waits until all connections have ended, for this time at most.
 pub(crate) async fn finish(mut connections: JoinSet<()>, at_most: Duration) {
     let all = async { while connections.join_next().await.is_some() {} };
     if timeout(at_most, all).await.is_err() {

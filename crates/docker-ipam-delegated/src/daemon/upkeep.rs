@@ -10,8 +10,8 @@ use crate::jobs;
 /// Interval of the attempts.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// The longest that calls wait for what an earlier daemon left to be released. It goes on
-/// after that: a delegate that hangs must not keep all networks waiting.
+/// The longest time that the daemon's start waits for releases that an earlier daemon has left.
+/// They continue after that: a delegate that hangs must not keep all networks waiting.
 const FIRST_ROUND: Duration = Duration::from_secs(5);
 
 impl Drivers {
@@ -21,11 +21,11 @@ impl Drivers {
         let mut jobs = self.retries();
         jobs.push(Box::new(move || networks.collect()));
         if !jobs::run(jobs, FIRST_ROUND) {
-            tracing::warn!("releases of the last start are still running");
+            tracing::warn!("releases that an earlier daemon left are still running");
         }
     }
 
-    /// Repeats each failed release as long as the daemon runs.
+    /// Repeats failed releases and reads unreadable files again, as long as the daemon runs.
     pub(crate) fn keep_up(&self) -> ! {
         loop {
             thread::sleep(INTERVAL);

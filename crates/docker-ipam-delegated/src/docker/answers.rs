@@ -44,7 +44,7 @@ pub(crate) struct IpamConfig {
     aux_addresses: BTreeMap<String, Address>,
 }
 
-/// A container's endpoint, as the network shows it, or a container that runs.
+/// A container's endpoint, as its network or a running container shows it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(crate) struct Endpoint {
@@ -76,7 +76,8 @@ pub(crate) struct NetworkSettings {
     pub(crate) networks: BTreeMap<String, Endpoint>,
 }
 
-/// A subnet. Docker shows it as the user gave it, also with host bits: `10.88.0.1/16`.
+/// A subnet; `None` for any other text. Docker shows it as the user gave it, also with host bits:
+/// `10.88.0.1/16`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(from = "String")]
 pub(crate) struct Subnet(pub(crate) Option<IpNet>);
@@ -88,7 +89,7 @@ impl From<String> for Subnet {
     }
 }
 
-/// An address: `10.0.0.2/16` or `10.0.0.2`, or an empty text.
+/// An address, `10.0.0.2/16` or `10.0.0.2`; `None` for any other text, such as an empty one.
 #[derive(Debug, Default, Deserialize)]
 #[serde(from = "String")]
 pub(crate) struct Address(pub(crate) Option<IpAddr>);

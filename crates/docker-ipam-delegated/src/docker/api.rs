@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    /// What a call gets from a peer that answers this.
+    /// The result of a call to a peer that sends this answer.
     fn answered(answer: &str) -> Result<Value, String> {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("socket");

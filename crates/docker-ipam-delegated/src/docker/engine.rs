@@ -17,7 +17,7 @@ use crate::go_json::without_nulls;
 #[derive(Debug, Default)]
 pub struct Engine(Vec<Network>);
 
-/// Docker's names of what has an address or an endpoint.
+/// The user of an address or an endpoint, by Docker's names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// The network.

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use crate::docker::api::call;
 
-/// Releases one reference to a pool: that of this file of the daemon's memory, and no other, so
-/// that a network that is being created keeps its own. A missing one has been released.
+/// Releases one reference to a pool, by the name of its file in the daemon's state. All other
+/// references stay, such as that of a network that is being created. A missing reference counts as
+/// released.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Answer to a call, with an action for the time when Docker has received it or never will.
+//! Answer to a call, with an action that runs when it is known whether Docker has received it.
 
 use serde::Serialize;
 use serde_json::json;

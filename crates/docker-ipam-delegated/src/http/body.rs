@@ -13,7 +13,7 @@ pub(crate) fn failure(message: &str) -> Value {
     json!({"Err": message, "Error": message})
 }
 
-/// Reads a body. A key whose value is `null` is missing.
+/// Reads a body. A key whose value is `null` counts as missing.
 ///
 /// # Errors
 ///

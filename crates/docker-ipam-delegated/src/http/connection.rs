@@ -52,7 +52,7 @@ where
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
-        // A peer that has written all it has to say still reads.
+        // A peer may close its sending side, and still reads the answer.
         .half_close(true)
         // A connection that is kept could be closed just when Docker calls again.
         .keep_alive(false)
@@ -63,7 +63,7 @@ where
     }
     let answered = lock(&answered).take();
     if let Some(answer) = answered {
-        // It ends well only if all of the answer is in the peer's socket.
+        // `served` is `Ok` only if the whole answer was written to the peer's socket.
         let _ = spawn_blocking(move || answer.end(served.is_ok())).await;
     }
 }

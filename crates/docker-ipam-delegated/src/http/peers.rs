@@ -1,4 +1,4 @@
-//! Refuses peers of other users.
+//! Refuses peers that are neither root nor the daemon's user.
 
 use std::io;
 

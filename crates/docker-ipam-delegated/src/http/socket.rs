@@ -12,10 +12,11 @@ use rustix::fs::Mode;
 use rustix::process::umask;
 use state_files::FileId;
 
-/// A socket that listens. If it was made here, its file is removed with this.
+/// A listening socket. If the daemon made its file, the file is removed on drop.
 pub(crate) struct Socket {
     pub(crate) listener: UnixListener,
-    /// The file that was made here. Nobody else has its identity as long as the listener is open.
+    /// The file that the daemon made, and its identity, which no other file can have while the
+    /// listener is open.
     made: Option<(PathBuf, FileId)>,
 }
 
@@ -38,7 +39,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Somebody may have replaced it.
+        // Another file may have its path now.
         if let Some((path, id)) = &self.made
             && id_of(path).is_ok_and(|now| now == *id)
         {
@@ -59,7 +60,7 @@ fn make(path: &Path) -> Result<Socket> {
         // The socket of a killed daemon, or a file of another kind.
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
             if !fs::symlink_metadata(path)?.file_type().is_socket() {
-                bail!("it is there, and is no socket");
+                bail!("it exists, and is not a socket");
             }
             fs::remove_file(path)?;
         }

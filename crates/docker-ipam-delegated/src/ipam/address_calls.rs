@@ -22,13 +22,13 @@ impl IpamDriver {
     ///
     /// # Errors
     ///
-    /// The request is wrong, the address is somebody's, or the pool has none left.
+    /// The request is wrong, the address is taken, or the pool has no free address.
     pub(crate) fn request_address(self: &Arc<Self>, request: &OfAddress) -> Result<Answer> {
         let pool = self.pool(&request.pool_id)?;
         self.refuse_unread(&self.files.gateways.path)?;
         let requested = requests::address(&request.address, pool.pool.subnet)?;
         let had = pool.gateway();
-        // The gateway that Docker has of a pool, or else the chain's.
+        // The gateway that Docker has, if the chain is told the subnet; else the chain's.
         let gateway = had.filter(|_| pool.pool.is_given);
         let gateway = gateway.unwrap_or(pool.pool.gateway);
         let wanted = requested.unwrap_or(gateway);
@@ -51,7 +51,7 @@ impl IpamDriver {
                 tracing::warn!(
                     pool = held.pool.id,
                     ?ip,
-                    "Docker has gone before it had this address"
+                    "Docker closed the connection before it got this address"
                 );
                 // A failed release is repeated.
                 let _ = driver.release(held);
@@ -80,7 +80,7 @@ impl IpamDriver {
         match given.and_then(|result| self.give(&mut held, requested, &result)) {
             Ok(ip) => Ok((ip, held.holder)),
             Err(error) => {
-                // It may hold something only if it has a record.
+                // The attachment can hold something only if it has a record.
                 let id = held.holder.container_id();
                 if id.is_some_and(|id| self.chains.may_have_record(pool, id)) {
                     // A failed release is repeated.
@@ -95,7 +95,7 @@ impl IpamDriver {
     ///
     /// # Errors
     ///
-    /// It is not of the pool, or another's, or the pool has ended.
+    /// The address is not of the pool, another attachment has it, or the pool has ended.
     fn give(
         &self,
         held: &mut Held,
@@ -116,14 +116,14 @@ impl IpamDriver {
         Ok(ip)
     }
 
-    /// Gives the pool's gateway, which no chain gives to anybody; returns its holder.
+    /// Gives Docker the pool's gateway, which the chain gives to no container; returns its holder.
     fn gateway(&self, pool: &Arc<LivePool>, ip: IpAddr, had: Option<IpAddr>) -> Result<Holder> {
         ensure!(
             pool.attachments(ip).is_empty(),
-            "{ip} is another container's, of pool {}",
+            "{ip} of pool {} belongs to another container",
             pool.id
         );
-        // One that Docker has had stays: it asks again when it starts.
+        // A gateway that Docker has already is not refused: Docker asks for it at each start.
         if had != Some(ip) {
             refuse_gateway(&pool.pool, ip)?;
         }
@@ -143,7 +143,7 @@ impl IpamDriver {
         Ok(held.holder)
     }
 
-    /// `ReleaseAddress`. An unknown address has been released.
+    /// `ReleaseAddress`. An unknown address counts as released.
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ impl IpamDriver {
     pub(crate) fn release_address(&self, request: &OfAddress) -> Result<Answer> {
         let Some(pool) = self.pools.pool(&request.pool_id) else {
             let (pool, ip) = (&request.pool_id, &request.address);
-            tracing::warn!(pool, ip, "released, and the pool is not known");
+            tracing::warn!(pool, ip, "Docker released an address of an unknown pool");
             self.compare();
             return Ok(Answer::nothing());
         };
@@ -162,7 +162,7 @@ impl IpamDriver {
                 let released = self.release(held);
                 released.with_context(|| format!("pool {}", pool.id))?;
             }
-            // Its record may be one that can't be read.
+            // The address is unknown. It may have a record that can't be read.
             None => self.compare(),
         }
         Ok(Answer::nothing())

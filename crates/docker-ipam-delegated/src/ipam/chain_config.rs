@@ -12,12 +12,12 @@ use crate::command_line::CommandLine;
 use crate::pool_filter::{self, Wanted};
 use crate::state::pool::{LOCAL, Pool, network_config, range_of};
 
-/// The delegates of networks that name no configuration, and in the place of
-/// `host-local`: they read its configuration and write its files.
+/// The delegates of networks that name no network configuration. They also replace `host-local`
+/// in one: they read its configuration and write its files.
 const OURS: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
 
-/// A delegate that asks for an address in the container's network namespace, by its
-/// interface. Docker asks for one before there is either.
+/// A delegate that needs the container's network namespace and interface. Docker asks for an
+/// address before there is either.
 const DHCP: &str = "dhcp";
 
 /// The configuration of a pool that no network configuration serves.
@@ -44,9 +44,9 @@ pub(crate) fn of_subnet(space: &NetworkName, subnet: IpNet, arguments: &CommandL
     config
 }
 
-/// The configuration of a network configuration's chain: its plugin with an `ipam` section, with
-/// the name of Docker's network. It also names the folder of the records, since tools that read
-/// them have another environment.
+/// The configuration of a network configuration's chain: its plugin with an `ipam` section. Its key
+/// `name` is `docker-<name>`, or `<name>` for a chain without a selector. `ipam.stateDir` is always
+/// set, since tools that read the records have another environment.
 ///
 /// # Errors
 ///
@@ -89,7 +89,8 @@ pub(crate) fn of_conflist(
     }
     ipam.set("type", "ipam-delegated");
     ipam.set("delegates", &delegates);
-    // Docker keeps auxiliary addresses over a reboot, and doesn't request them again.
+    // Docker keeps auxiliary addresses over a reboot and doesn't request them again, so they must
+    // not be released.
     ipam.remove("reclaim");
     config.set("ipam", &ipam);
     ipam.set(
@@ -100,8 +101,8 @@ pub(crate) fn of_conflist(
     Ok(config)
 }
 
-/// The configuration for the question which pools its selectors choose, with this subnet as
-/// what Docker asks for.
+/// The configuration with which the selectors are asked for their pools. `subnet` is the subnet
+/// that Docker requests.
 ///
 /// # Errors
 ///

@@ -17,8 +17,8 @@ use crate::pool_filter::ranges;
 use crate::state::pool::{Facts, PoolChain};
 use crate::state::record::{CallerLine, IFNAME};
 
-/// The network namespace that plugins are told of. An address is requested before there is one;
-/// this is the host's, which none of them enters.
+/// The value of `CNI_NETNS`. Docker requests an address before the container's network namespace
+/// exists, so this is the host's, which no plugin of a chain enters.
 const NETNS: &str = "/proc/self/ns/net";
 
 /// The container ID that selectors are told when a pool is chosen: there is no container yet.
@@ -44,7 +44,7 @@ impl Chains {
     ///
     /// # Errors
     ///
-    /// The chain's. Something may be held nevertheless.
+    /// The chain's. The attachment may hold something nevertheless.
     pub(crate) fn add(
         &self,
         pool: &LivePool,
@@ -60,7 +60,8 @@ impl Chains {
         IpamResult::read("the chain's result", output.json())
     }
 
-    /// DEL of such an attachment; waits for its turn. An attachment that is gone is no error.
+    /// DEL of an attachment that holds an address of a pool; waits for its turn. An attachment that
+    /// is gone is no error.
     ///
     /// # Errors
     ///
@@ -105,7 +106,7 @@ impl Chains {
         Err(Error { msg, ..error })
     }
 
-    /// DEL of any attachment.
+    /// DEL of an attachment with this configuration, without a turn.
     ///
     /// # Errors
     ///

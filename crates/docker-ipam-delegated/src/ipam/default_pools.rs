@@ -1,11 +1,11 @@
-//! Default pools, for networks that ask for no subnet: parts of one size of larger subnets.
+//! Default pools, for networks that ask for no subnet: equal parts of larger subnets.
 
 use std::str::FromStr;
 
 use anyhow::{Context, Error, Result};
 use ipam::{Interval, IpNet, parse_subnet};
 
-/// What `--default-pool` is if it isn't given: IPv4, and unique local addresses of IPv6.
+/// The default of `--default-pool`: IPv4, and unique local addresses of IPv6.
 pub(crate) const DEFAULTS: [&str; 2] = ["10.201.0.0/16,24", "fdc7:1bd2:201::/48,64"];
 
 /// A subnet, and the prefix length of the pools in it: `10.201.0.0/16,24`.
@@ -40,7 +40,7 @@ impl DefaultPool {
         loop {
             let pool = IpNet::new(rest.first(), self.prefix_len).ok()?.trunc();
             let addresses = Interval::from(pool);
-            // The next pool starts behind whatever is in the way.
+            // The next pool starts after everything that overlaps with this one.
             let in_the_way = used.iter().filter(|interval| interval.overlaps(addresses));
             let Some(last) = in_the_way
                 .map(|interval| interval.last().max(addresses.last()))

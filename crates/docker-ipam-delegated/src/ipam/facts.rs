@@ -17,7 +17,7 @@ const MAC_OPTION: &str = "com.docker.network.endpoint.macaddress";
 const TYPE_OPTION: &str = "RequestAddressType";
 const GATEWAY: &str = "com.docker.network.gateway";
 
-/// Keys that plugins read as more than a fact.
+/// Keys of `CNI_ARGS` that have a meaning for plugins, so that they can't be facts.
 const RESERVED: [&str; 4] = ["IP", "MAC", "GATEWAY", "IgnoreUnknown"];
 
 /// The name of the network configuration, and the facts, out of a network's options.
@@ -29,12 +29,12 @@ pub(crate) fn of_network(mut options: Options) -> Result<(Option<String>, Facts)
     let conflist = options.remove(CONFLIST).filter(|name| !name.is_empty());
     for (key, value) in &options {
         if RESERVED.contains(&key.as_str()) {
-            bail!(
-                "option {key}={value}: {key} is reserved for what plugins are told of one container"
-            );
+            bail!("option {key}={value}: {key} is a reserved key of CNI_ARGS");
         }
         if key.is_empty() || [key, value].iter().any(|text| text.contains([';', '='])) {
-            bail!("option {key:?}={value:?}: neither may be empty, or contain ';' or '='");
+            bail!(
+                "option {key:?}={value:?}: the key may not be empty; neither may have ';' or '='"
+            );
         }
     }
     Ok((conflist, options))

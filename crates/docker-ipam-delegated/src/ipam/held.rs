@@ -21,7 +21,7 @@ pub(crate) struct Held {
 pub(crate) enum Holder {
     /// The attachment of this container ID.
     Attachment(ContainerId),
-    /// The pool itself: the address is its gateway. This is the name of its file.
+    /// The pool itself: the address is its gateway. The value is the name of the gateway's file.
     Gateway(String),
 }
 
@@ -40,8 +40,8 @@ impl Holder {
 pub(crate) enum Standing {
     /// Docker has it, as far as is known.
     Given,
-    /// A thread releases it.
+    /// A thread is releasing it.
     Releasing,
-    /// Its release has failed, or has not begun in this process. It is repeated.
+    /// Its release has failed, or was left by an earlier daemon. It is tried again.
     Waiting,
 }

@@ -1,6 +1,6 @@
-//! Subnets that the host reaches already: its routes and its name servers. Docker takes
-//! no pool of a driver's choice that overlaps one of them (`netutils`), and asks again,
-//! endlessly if it gets the same one.
+//! Subnets that the host reaches already: its routes and its name servers. If a driver chooses a
+//! pool that overlaps one of them, Docker refuses the pool (`netutils`) and asks again, endlessly
+//! if it gets the same one.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -20,7 +20,7 @@ pub(crate) struct InUse {
 ///
 /// # Errors
 ///
-/// The file that can't be read: a subnet may be in use.
+/// A file can't be read, so any subnet may be in use.
 pub(crate) fn in_use() -> Result<Vec<InUse>> {
     let routes = Route::of_tables(&read("/proc/net/route")?, &read("/proc/net/ipv6_route")?);
     let mut all: Vec<InUse> = routes.into_iter().filter_map(route).collect();

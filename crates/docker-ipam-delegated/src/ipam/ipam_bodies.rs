@@ -23,8 +23,7 @@ pub(crate) struct RequestPool {
 pub(crate) struct ReleasePool {
     #[serde(rename = "PoolID")]
     pub(crate) pool_id: String,
-    /// The name of the file of the reference that is to go; not of Docker's calls, but of
-    /// `ipamctl`'s.
+    /// The name of the file of the reference to drop. Only `ipamctl` sends it, not Docker.
     #[serde(rename = "Reference", default)]
     pub(crate) reference: Option<String>,
 }

@@ -37,7 +37,7 @@ pub(crate) struct IpamDriver {
     /// The files and container IDs of earlier daemons that were taken in.
     pub(crate) taken: Mutex<BTreeSet<String>>,
     pub(crate) unread: UnreadFiles,
-    /// Gets a message when there may be what Docker doesn't have: Docker is to be asked.
+    /// Gets a message when Docker is to be asked what it has (`daemon::comparison`).
     due: SyncSender<()>,
 }
 
@@ -66,7 +66,7 @@ impl IpamDriver {
         })
     }
 
-    /// Notes that Docker may not have all that there is now: it is to be asked.
+    /// Requests a comparison with Docker: the daemon may hold something that Docker doesn't have.
     pub(crate) fn compare(&self) {
         // If a message waits already, that is enough.
         let _ = self.due.try_send(());

@@ -36,7 +36,8 @@ impl IpamDriver {
         let mut taken = lock(&self.taken);
         let mut unread = Vec::new();
         let pools = self.files.pools.of_earlier(&mut unread)?;
-        // Read before a pool is known: a pool without its gateways would give them.
+        // Read before any pool is taken in: a pool that doesn't know its gateways would give them
+        // to containers.
         let gateways = self.files.gateways.of_earlier(&mut unread)?;
         for stored in pools {
             let file = self.files.pools.path_of(&stored.file);
@@ -70,7 +71,7 @@ impl IpamDriver {
                 let container_id = attachment.container_id;
                 match self.take_in_record(&container_id, content, &pools) {
                     Ok(None) => drop(taken.insert(container_id.to_string())),
-                    // Others use the folders of network configurations, too.
+                    // In the folders of network configurations, other programs have records, too.
                     Ok(Some(recorded)) if folder == self.records => forgotten.push(Forgotten {
                         container_id,
                         recorded,
@@ -108,12 +109,12 @@ impl IpamDriver {
         Ok(())
     }
 
-    /// False if it must be tried again, since its pool may be one that can't be read.
+    /// False if it must be tried again, since the file of its pool may be unreadable.
     fn take_in_gateway(&self, stored: &Stored<Gateway>, all_pools_are_known: bool) -> bool {
         let Gateway { pool, ip } = &stored.object;
         let Some(pool) = self.pools.pool(pool) else {
             if all_pools_are_known {
-                // Its pool has ended, so nobody has it.
+                // Its pool has ended, so nobody has the gateway.
                 self.files.gateways.remove(&stored.file);
             }
             return all_pools_are_known;
@@ -124,7 +125,7 @@ impl IpamDriver {
         true
     }
 
-    /// The folders of all records, each with the pools that have it.
+    /// The folders of all records, each with the pools that use it.
     fn folders(&self, unread: &mut Vec<Unread>) -> BTreeMap<Records, Vec<Arc<LivePool>>> {
         let mut folders: BTreeMap<Records, Vec<_>> = BTreeMap::new();
         for pool in self.pools.all() {
@@ -140,8 +141,8 @@ impl IpamDriver {
         folders
     }
 
-    /// Takes in a record in the folder of these pools; returns its content if it is of another
-    /// pool.
+    /// Takes in a record in the folder of these pools. Returns its content if it belongs to none
+    /// of them.
     ///
     /// # Errors
     ///
@@ -169,11 +170,11 @@ impl IpamDriver {
                 (pool, ip, standing)
             }
             // A daemon was killed before it wrote anything, so no delegate ran. All pools of the
-            // folder have the same delegates.
+            // folder have the same delegates, so any of them can release it.
             (None, Some(pool)) if self.is_of_this_boot(container_id) => {
                 (pool, None, Standing::Waiting)
             }
-            (None, _) => return Err("it is empty, and nothing else tells what it is of".to_owned()),
+            (None, _) => return Err("it is empty, so its pool is unknown".to_owned()),
         };
         let holder = Holder::Attachment(container_id.clone());
         let pool = Arc::clone(pool);
@@ -193,7 +194,7 @@ impl IpamDriver {
         }
     }
 
-    /// True if a process of this boot has made this ID: no write of it was lost.
+    /// True if a process of this boot has made this ID, so that no power cut has lost its record.
     fn is_of_this_boot(&self, container_id: &ContainerId) -> bool {
         let boot = self.boot.as_ref();
         boot.is_some_and(|boot| container_id.as_str().starts_with(boot))

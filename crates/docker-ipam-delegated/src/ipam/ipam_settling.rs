@@ -99,7 +99,7 @@ fn settle_address(held: &Held, docker: &Engine) {
         Verdict::Lost => {
             if held.begin_release() {
                 tracing::warn!(pool = id, ?ip, "released: Docker doesn't have it");
-                // Its turn comes with the releases that wait.
+                // From here on, it is one of the releases that wait (`daemon::upkeep`).
                 held.end_release(false);
             }
         }

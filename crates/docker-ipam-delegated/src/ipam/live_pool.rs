@@ -37,13 +37,13 @@ struct State {
     /// The files of the last references of a pool that has ended. They stay as long as an address
     /// is held, or a call has the pool: they have the configuration.
     ended: Vec<String>,
-    /// The uses of each address; without an address if it is unknown which one is held.
+    /// The uses of each address. The key is `None` if it is unknown which address is held.
     uses: HashMap<Option<IpAddr>, Vec<Use>>,
     /// The gateways that Docker has, by the names of their files: the oldest is the first.
     gateways: BTreeMap<String, IpAddr>,
 }
 
-/// One `RequestPool` without its `ReleasePool`.
+/// A `RequestPool` whose `ReleasePool` has not come yet.
 struct Reference {
     /// The name of its file.
     file: String,
@@ -120,7 +120,7 @@ impl LivePool {
         old.map(|one| one.file.clone()).collect()
     }
 
-    /// Drops a reference: that of a file, or any. `note` gets the file's name before.
+    /// Drops the reference of this file, or any one. Before that, `note` gets the file's name.
     ///
     /// The pool ends with its last reference. It also ends if Docker has no address of it, not
     /// even a gateway, and may never have had the other references.
@@ -181,8 +181,8 @@ impl LivePool {
         state.gateways.first_key_value().map(|(_, ip)| *ip)
     }
 
-    /// Begins the release of an address, by any of its holders: one that Docker has, or else one
-    /// that is to be released.
+    /// Begins the release of an address, for one of its uses: one that Docker has, or else one
+    /// whose release waits or is running.
     pub(crate) fn begin_release(self: &Arc<Self>, ip: IpAddr) -> Option<Held> {
         let mut state = lock(&self.state);
         let uses = state.uses.get_mut(&Some(ip))?;
@@ -236,8 +236,8 @@ impl Held {
         state.put(&self, if is_live { standing } else { Standing::Waiting });
     }
 
-    /// Notes that Docker has the address. The chain gives an attachment's address again only if
-    /// it was released, so other attachments are not noted for it any more.
+    /// Notes that Docker has the address. The chain gives an address again only after its release,
+    /// so other attachments that were noted for it are dropped.
     ///
     /// # Errors
     ///

@@ -29,7 +29,8 @@ impl LivePools {
         lock(&self.0).clone()
     }
 
-    /// Adds a reference to the live pool of this ID, which may exist; returns that pool.
+    /// Adds a reference to the live pool with this pool's ID, or to this pool if there is none.
+    /// Returns the pool that has the reference.
     pub(crate) fn refer(&self, pool: Arc<LivePool>, file: &str, is_sure: bool) -> Arc<LivePool> {
         let mut pools = lock(&self.0);
         let mut same = pools.iter().filter(|other| other.id == pool.id);
@@ -98,7 +99,7 @@ mod tests {
         holders.iter().map(ContainerId::to_string).collect()
     }
 
-    /// Takes any reference away.
+    /// Drops any reference.
     fn drop_any(pool: &Arc<LivePool>) -> Dropped {
         pool.drop_reference(None, |_| ()).unwrap()
     }

@@ -2,8 +2,8 @@
 
 use cni::{CHAIN_CALL, Environment, ROLLBACK};
 
-/// The variables of the process that plugins get, which are `PATH` and the project's own, and
-/// this `CNI_PATH`.
+/// `PATH` and the project's variables from the daemon's environment, but not those of a single
+/// call; and this `CNI_PATH`.
 pub(crate) fn for_plugins(cni_path: &str) -> Environment {
     let variables = std::env::vars_os().filter(|(name, _)| {
         let name = name.to_string_lossy();

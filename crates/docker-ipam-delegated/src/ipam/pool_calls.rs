@@ -21,7 +21,7 @@ impl IpamDriver {
     ///
     /// # Errors
     ///
-    /// The request is wrong, or nothing has such a pool.
+    /// The request is wrong, or there is no such pool.
     pub(crate) fn request_pool(
         self: &Arc<Self>,
         request: ipam_bodies::RequestPool,
@@ -53,7 +53,10 @@ impl IpamDriver {
             if is_delivered {
                 return driver.files.pools.note(&file, &Line::Answered);
             }
-            tracing::warn!(pool = pool.id, "Docker has gone before it had this pool");
+            tracing::warn!(
+                pool = pool.id,
+                "Docker closed the connection before it got this pool"
+            );
             let releases = driver.drop_reference(&pool, Some(&file));
             drop(pool);
             // A failed release is repeated.
@@ -62,7 +65,7 @@ impl IpamDriver {
     }
 
     /// `ReleasePool`. With the last reference, all addresses of the pool are released.
-    /// An unknown pool has been released, and so has an unknown reference.
+    /// An unknown pool counts as released, and so does an unknown reference.
     ///
     /// # Errors
     ///
@@ -75,15 +78,15 @@ impl IpamDriver {
         match pool.and_then(|pool| self.drop_reference(&pool, reference)) {
             Some(releases) => self.release_all(releases)?,
             None => {
-                tracing::warn!(pool = id, "released, and not known");
+                tracing::warn!(pool = id, "Docker released a pool that is not known");
                 self.compare();
             }
         }
         Ok(Answer::nothing())
     }
 
-    /// Takes a reference away, and with the last one ends its pool; returns the releases of what
-    /// is left of the pool, which have begun.
+    /// Drops a reference. The pool ends with its last one: then the release of its addresses
+    /// begins, and they are returned for the caller to release.
     pub(crate) fn drop_reference(
         &self,
         pool: &Arc<LivePool>,

@@ -13,21 +13,21 @@ use crate::ipam::requests::PoolRequest;
 use crate::lock::lock;
 use crate::state::pool::{Pool, whole};
 
-/// A pool for a request, as far as it is known without the others.
+/// A pool for a request, not yet compared with the other pools.
 pub(crate) struct Choice {
     pool: Pool,
-    /// The addresses that the chain gives without a request.
+    /// The addresses that the chain gives if Docker requests none.
     given: Vec<Interval>,
 }
 
 impl IpamDriver {
-    /// The pool for a request; `None` for a default pool, which depends on the others. Selectors
-    /// may take their time.
+    /// The pool for a request; `None` for a default pool, which depends on the others. This may
+    /// take long, since it runs selectors.
     ///
     /// # Errors
     ///
-    /// Nothing chooses the pool that is requested, or any; a chosen one overlaps with what
-    /// the host uses.
+    /// The selectors don't choose the requested pool, or choose none; or the chosen pool overlaps
+    /// with a subnet that the host uses.
     pub(crate) fn choose(&self, request: &PoolRequest) -> Result<Option<Choice>> {
         let choice = match (&request.conflist, request.subnet) {
             (Some(name), _) => self.of_conflist(name, request)?,
@@ -37,7 +37,7 @@ impl IpamDriver {
         Ok(Some(choice))
     }
 
-    /// The chosen pool, beside those that there are.
+    /// The chosen pool, or a default pool, after a comparison with the existing pools.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl IpamDriver {
                 other.id()
             );
         }
-        // A network that there is keeps its pool: containers may have requested addresses.
+        // An existing pool is not refused: its containers may have requested their addresses.
         if others.iter().all(|other| other.id() != pool.id()) {
             refuse_empty(&pool, &given)?;
         }
@@ -108,7 +108,7 @@ impl IpamDriver {
         let is_asked_for = |range: &&Range| range.subnet() == subnet;
         // A subnet that the configuration has is not passed to it: it would be a duplicate.
         let own = match ask(None) {
-            // It chooses among the pools that it is given.
+            // Without a requested subnet, the configuration has no pool to choose.
             Err(error) if error.code == code::INVALID_CONFIG => Vec::new(),
             other => other?.unwrap_or_default(),
         };
@@ -142,8 +142,8 @@ fn refuse_empty(pool: &Pool, given: &[Interval]) -> Result<()> {
     Ok(())
 }
 
-/// The choice of a range. If the chain doesn't give addresses of it by itself, it is told the
-/// subnet, and the gateway may still become another.
+/// The choice of a range. `own` has the addresses that the chain gives of it by itself. If it is
+/// `None`, the chain is told the subnet, and Docker may choose another gateway.
 fn choice(
     request: &PoolRequest,
     config: &Object,

@@ -1,7 +1,7 @@
 //! Releases addresses, and repeats releases that have failed.
 //!
-//! Docker releases an address once, and only logs that this has failed. A delegate that is
-//! away for a minute must not cost an address.
+//! Docker releases an address once, and only logs a failure. Without a repetition, the address
+//! would be lost if a delegate failed for a minute.
 
 use anyhow::Result;
 use cni::Error;

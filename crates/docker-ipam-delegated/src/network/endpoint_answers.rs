@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::network::cni_result::CniResult;
 use crate::network::network_bodies::Interface;
 
-/// The values of the interface that Docker doesn't know yet: it refuses an answer with any
-/// other. If it has given one address, it wants no second one.
+/// The values of the interface that Docker has not given: it refuses an answer with any other
+/// value. If Docker has given one address, no second one is offered.
 pub(crate) fn offered(interface: &Interface, result: &CniResult) -> Interface {
     let has_address = !interface.address.is_empty() || !interface.address_v6.is_empty();
     let address = |v4| match result.address(v4) {
@@ -28,13 +28,13 @@ pub(crate) fn offered(interface: &Interface, result: &CniResult) -> Interface {
 pub(crate) fn joined(result: &CniResult, outside: &str) -> Value {
     let mut joined = json!({
         "InterfaceName": {"SrcName": outside, "DstPrefix": "eth"},
-        // Without a default route, the network has no way out, and wants none.
+        // If the result has no default route, Docker must not add one.
         "DisableGatewayService": true,
     });
     let mut routes = Vec::new();
     for route in &result.routes {
-        // Docker can't set it, and starts no container then: it enables IPv6 only on an
-        // interface with such an address.
+        // Without an address of the route's family, Docker can't set the route, and doesn't start
+        // the container: it enables IPv6 only on an interface with an IPv6 address.
         if result.address(route.dst.addr().is_ipv4()).is_none() {
             continue;
         }

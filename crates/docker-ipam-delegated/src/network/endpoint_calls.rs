@@ -47,7 +47,7 @@ impl NetworkDriver {
         let calls = Arc::clone(&live.calls);
         let call_of_this = lock(&calls);
         let is_new = self.endpoints.add(live);
-        ensure!(is_new, "EndpointID: {id} is there already");
+        ensure!(is_new, "EndpointID: {id} exists already");
         lock(&self.taken).insert(endpoint.container_id());
         let record = self.begin_record(&endpoint).inspect_err(|_| {
             // Nothing was made.
@@ -55,7 +55,7 @@ impl NetworkDriver {
         })?;
         let made = self.make(&record, endpoint, &request.interface);
         drop(record);
-        // A network that is deleted meanwhile takes the endpoints with it that it has.
+        // If the network was deleted meanwhile, this endpoint must not stay.
         let made = made.and_then(|answer| self.network(&network.id).map(|_| answer));
         drop(call_of_this);
         let answer = made.with_context(of_network);
@@ -63,7 +63,10 @@ impl NetworkDriver {
         let driver = Arc::clone(self);
         Ok(answer.then(move |is_delivered| {
             if !is_delivered {
-                driver.abandon(&id, "Docker has gone before it had this endpoint");
+                driver.abandon(
+                    &id,
+                    "Docker closed the connection before it got this endpoint",
+                );
             }
         }))
     }
@@ -81,14 +84,14 @@ impl NetworkDriver {
         let results = plugin_list::add(&execution, &endpoint)?;
         endpoint.result = results.last().cloned();
         let result = read_result(&endpoint);
-        // For the undo, if the result can't be read or written.
+        // The undo needs the result, also if it can't be read or written below.
         self.endpoints.change(&id, |live| live.endpoint = endpoint);
         let interface = offered(interface, &result?);
         record.added(&results).context(UNWRITTEN)?;
         Ok(Answer::of(&json!({"Interface": interface})))
     }
 
-    /// `DeleteEndpoint`. An unknown endpoint has been deleted.
+    /// `DeleteEndpoint`. An unknown endpoint counts as deleted.
     ///
     /// # Errors
     ///
@@ -109,7 +112,7 @@ impl NetworkDriver {
         Ok(Answer::of(&json!({"Value": value})))
     }
 
-    /// `Join`: moves the interface to where Docker takes it from.
+    /// `Join`: moves the interface to the host's namespace, from which Docker takes it.
     ///
     /// # Errors
     ///
@@ -117,7 +120,7 @@ impl NetworkDriver {
     pub(crate) fn join(self: &Arc<Self>, request: Join) -> Result<Answer> {
         let LiveEndpoint { calls, .. } = self.endpoint(&request.of)?;
         let _call = lock(&calls);
-        // Again: it may have ended meanwhile.
+        // Looked up again: the endpoint may have ended during the wait for the lock.
         let endpoint = self.endpoint(&request.of)?.endpoint;
         let id = endpoint.plugged.id.clone();
         let mut result = read_result(&endpoint)?;
@@ -167,7 +170,7 @@ impl NetworkDriver {
         Namespace::of(id).move_back(&self.execution(record.as_ref()))
     }
 
-    /// The endpoint of a call, which has been made.
+    /// The endpoint that a call names, if it is made completely.
     fn endpoint(&self, request: &OfEndpoint) -> Result<LiveEndpoint> {
         self.network(&request.network_id)?;
         let id = &request.endpoint_id;

@@ -14,7 +14,7 @@ use crate::state::endpoint::Endpoint;
 use crate::state::files::UNWRITTEN;
 use crate::state::record::{CallerLine, IFNAME};
 
-/// The longest that a plugin may take, as long as the kubelet gives a runtime
+/// The longest that a plugin may take: the kubelet's default time for a runtime's call
 /// (`runtimeRequestTimeout`).
 const LONGEST: Duration = Duration::from_secs(120);
 

@@ -14,7 +14,7 @@ pub(crate) struct LiveEndpoint {
     pub(crate) endpoint: Endpoint,
     /// Held by the call that works on it.
     pub(crate) calls: Arc<Mutex<()>>,
-    /// True if Docker will not delete it: an undo has failed, or Docker hasn't got it.
+    /// True if Docker will not delete it: an undo has failed, or Docker doesn't have it.
     pub(crate) is_abandoned: bool,
     /// Time from which it is known.
     pub(crate) since: Instant,
@@ -30,19 +30,19 @@ impl LiveEndpoints {
         lock(&self.0).get(id).cloned()
     }
 
-    /// The same endpoint as it is now; `None` if it has ended, though Docker may have made
-    /// another of its ID.
+    /// The same endpoint as it is now; `None` if it has ended, even if Docker has made another one
+    /// with its ID.
     pub(crate) fn same(&self, live: &LiveEndpoint) -> Option<LiveEndpoint> {
         let now = self.get(live.id());
         now.filter(|now| Arc::ptr_eq(&now.calls, &live.calls))
     }
 
-    /// All of them.
+    /// All endpoints.
     pub(crate) fn all(&self) -> Vec<LiveEndpoint> {
         lock(&self.0).values().cloned().collect()
     }
 
-    /// Adds one; false if there is one of its ID.
+    /// Adds an endpoint; false if one with its ID exists.
     #[must_use]
     pub(crate) fn add(&self, live: LiveEndpoint) -> bool {
         let mut endpoints = lock(&self.0);
@@ -61,14 +61,14 @@ impl LiveEndpoints {
         }
     }
 
-    /// Removes one.
+    /// Removes an endpoint.
     pub(crate) fn remove(&self, id: &str) {
         lock(&self.0).remove(id);
     }
 }
 
 impl LiveEndpoint {
-    /// An endpoint that nothing has happened to since this process started.
+    /// An endpoint that is known from now on, and that no call works on.
     pub(crate) fn new(endpoint: Endpoint) -> Self {
         Self {
             endpoint,
@@ -83,7 +83,7 @@ impl LiveEndpoint {
         &self.endpoint.plugged.id
     }
 
-    /// True if its making hasn't come to an end.
+    /// True while it is being made.
     pub(crate) fn is_being_made(&self) -> bool {
         !self.is_abandoned && self.endpoint.result.is_none()
     }

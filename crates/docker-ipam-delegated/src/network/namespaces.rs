@@ -1,5 +1,5 @@
-//! Network namespaces of endpoints, `/run/netns/docker-<endpoint>`, and the way of an
-//! interface out of them and back, by `ip` (iproute2).
+//! Network namespaces of endpoints, `/run/netns/docker-<endpoint>`: creates and removes them, and
+//! moves an interface to the host's namespace and back, with `ip` (iproute2).
 
 use std::fs::{self, File};
 use std::io;
@@ -25,7 +25,7 @@ pub(crate) struct Namespace {
 }
 
 impl Namespace {
-    /// The namespace of the endpoint of this ID, which need not be there.
+    /// The namespace of the endpoint of this ID, which need not exist.
     pub(crate) fn of(endpoint_id: &str) -> Self {
         // An interface's name has 15 bytes.
         let start: String = endpoint_id.chars().take(12).collect();
@@ -64,7 +64,7 @@ impl Namespace {
         if self.is_there()? {
             return ip(execution, &["netns", "delete", &self.name], "");
         }
-        // The file on which a namespace was mounted.
+        // What is left of a namespace: the file on which it was mounted.
         match fs::remove_file(self.path()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed.with_context(|| self.path()),
@@ -82,7 +82,7 @@ impl Namespace {
             return Ok(());
         }
         let mut steps = String::new();
-        // It may have its outer name: a daemon that was killed has come so far.
+        // A daemon that was killed may have renamed it already.
         if !self.has(outside)? {
             steps += &format!("link set dev {IFNAME} down\nlink set dev {IFNAME} name {outside}\n");
         }
@@ -118,8 +118,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// True if the interface is here, or in the host's namespace: Docker hasn't taken it,
-    /// or has given it back.
+    /// True if the interface is in this namespace or in the host's: Docker hasn't taken it, or has
+    /// given it back.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl Namespace {
 
     fn look_for(&self, interface: &str) -> io::Result<bool> {
         let namespace = File::open(self.path())?;
-        // The thread ends with the look: no other one is ever in this namespace.
+        // Only this thread enters the namespace, and it ends after the look.
         let look = || {
             let network = Some(LinkNameSpaceType::Network);
             move_into_link_name_space(namespace.as_fd(), network)?;
@@ -153,7 +153,7 @@ impl Namespace {
         let looking = thread::Builder::new();
         thread::scope(|scope| {
             let looked = looking.spawn_scoped(scope, look)?.join();
-            looked.unwrap_or_else(|_| Err(io::Error::other("the look has failed")))
+            looked.unwrap_or_else(|_| Err(io::Error::other("the thread that looks has panicked")))
         })
     }
 

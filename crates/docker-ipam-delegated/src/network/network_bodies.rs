@@ -19,7 +19,7 @@ pub(crate) struct CreateNetwork {
     pub(crate) v6: Vec<Subnet>,
 }
 
-/// An entry of `IPv4Data` or `IPv6Data`. Subnet and address are in one notation.
+/// An entry of `IPv4Data` or `IPv6Data`. Each value is an address with a prefix length.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(crate) struct Subnet {
@@ -53,7 +53,7 @@ pub(crate) struct CreateEndpoint {
     pub(crate) interface: Interface,
 }
 
-/// An interface, also in the answer.
+/// An interface, in the call and in its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(crate) struct Interface {

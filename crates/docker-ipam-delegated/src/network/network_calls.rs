@@ -1,5 +1,5 @@
-//! Docker's calls for networks. A network is a CNI network configuration, whose plugins plumb
-//! its endpoints.
+//! Docker's calls for networks. A network is a CNI network configuration, whose plugins make its
+//! endpoints.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::state::network::Network;
 /// The option that holds the driver's own options (`netlabel.GenericData`).
 const OPTIONS: &str = "com.docker.network.generic";
 
-/// The option of a network without a way out (`netlabel.Internal`).
+/// The option of a network without a default route (`--internal`, `netlabel.Internal`).
 const INTERNAL: &str = "com.docker.network.internal";
 
 impl NetworkDriver {
@@ -47,7 +47,7 @@ impl NetworkDriver {
         let id = network.id.clone();
         if let Some(known) = lock(&self.networks).get(&id) {
             let is_same = known.network == network;
-            ensure!(is_same, "NetworkID: {id} is there already");
+            ensure!(is_same, "NetworkID: {id} exists already");
             return Ok(Answer::nothing());
         }
         let file = self.files.networks.make(&network).context(UNWRITTEN)?;
@@ -55,18 +55,21 @@ impl NetworkDriver {
         let driver = Arc::clone(self);
         Ok(Answer::nothing().then(move |is_delivered| {
             if !is_delivered {
-                tracing::warn!(network = id, "Docker has gone before it had this network");
+                tracing::warn!(
+                    network = id,
+                    "Docker closed the connection before it got this network"
+                );
                 lock(&driver.networks).remove(&id);
                 driver.files.networks.remove(&file);
             }
         }))
     }
 
-    /// `DeleteNetwork`. An unknown network has been deleted.
+    /// `DeleteNetwork`. An unknown network counts as deleted.
     ///
     /// # Errors
     ///
-    /// An endpoint that is left can't be undone.
+    /// An endpoint of the network can't be undone.
     pub(crate) fn delete_network(&self, request: OfNetwork) -> Result<Answer> {
         // From here on, no endpoint can be made in it.
         let network = lock(&self.networks).remove(&request.network_id);
@@ -77,7 +80,7 @@ impl NetworkDriver {
             return Err(why);
         }
         if let Some(network) = network {
-            // One step, so there is nothing to finish after a kill.
+            // The removal is one step, so there is nothing to finish after a kill.
             self.files.networks.remove(&network.file);
         }
         Ok(Answer::nothing())
@@ -87,7 +90,7 @@ impl NetworkDriver {
         let mut left = self.endpoints.all();
         left.retain(|live| live.endpoint.plugged.network == network);
         for live in left {
-            tracing::warn!(endpoint = live.id(), "left of a network that is deleted");
+            tracing::warn!(endpoint = live.id(), "undone, since its network is deleted");
             self.end_endpoint(live.id())?;
         }
         Ok(())

@@ -44,7 +44,7 @@ impl NetworkDriver {
                 });
                 match content {
                     Ok((endpoint, is_abandoned)) => {
-                        // An endpoint of the same ID stays as it is.
+                        // If the ID is known already, that endpoint stays as it is.
                         let _ = self.endpoints.add(LiveEndpoint {
                             is_abandoned,
                             ..LiveEndpoint::new(endpoint)

@@ -1,4 +1,5 @@
-//! A new endpoint, by Docker's request: what its plugins are told (libcni's `RuntimeConf`).
+//! Makes a new endpoint from Docker's request: the arguments of its plugins (libcni's
+//! `RuntimeConf`).
 
 use cni::NetworkConfig;
 use ipam::IpNet;

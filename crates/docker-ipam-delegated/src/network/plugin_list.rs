@@ -30,7 +30,7 @@ pub(crate) fn find_all(list: &NetworkConfig, environment: &Environment) -> Resul
     Ok(())
 }
 
-/// ADD of all plugins; returns their results. If one fails, all may have to be undone.
+/// ADD of all plugins; returns their results. If one fails, the caller must undo all.
 ///
 /// # Errors
 ///
@@ -50,7 +50,7 @@ pub(crate) fn add(execution: &Execution<'_>, endpoint: &Endpoint) -> Result<Vec<
     Ok(results)
 }
 
-/// DEL of all plugins, whatever fails.
+/// DEL of all plugins, also after a failure.
 ///
 /// # Errors
 ///

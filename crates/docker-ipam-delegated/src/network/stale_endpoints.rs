@@ -22,7 +22,7 @@ use crate::network::namespaces::{Namespace, is_on_host};
 use crate::network::network_driver::NetworkDriver;
 use crate::state::endpoint::Endpoint;
 
-/// The longest that a call waits for stale endpoints to be undone. Their undo goes on.
+/// The longest that a call waits until stale endpoints are undone. The undo continues after that.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Endpoints that are undone at once.
@@ -83,15 +83,16 @@ impl NetworkDriver {
 /// True if it may be stale, as far as that is known without the endpoint's lock.
 fn may_be_stale(live: &LiveEndpoint) -> bool {
     let sandbox = live.endpoint.sandbox.as_deref();
-    // An error is looked at, and logged, with the lock.
+    // After an error, `is_gone` looks again with the lock, and the error is logged.
     let is_there =
         sandbox.map(|path| look(Path::new(path)).is_ok_and(|look| look == Look::Present));
     live.is_abandoned || is_there == Some(false)
 }
 
 /// True if the container is gone together with the interface that it took. This requires all of:
-/// the namespace that Docker named is gone; the interface is nowhere that it was before Docker
-/// took it; the other end of the pair is gone.
+/// the namespace that Docker named is not there; the interface is neither in the endpoint's
+/// namespace nor in the host's; an interface of the result, such as the other end of the pair, is
+/// gone from the host.
 ///
 /// # Errors
 ///
@@ -110,7 +111,7 @@ fn is_gone(endpoint: &Endpoint) -> Result<bool> {
     };
     let ends: Vec<&str> = result.host_interfaces().collect();
     if ends.is_empty() {
-        // Nothing on the host ends with the container.
+        // The result names no interface on the host. Only the namespace's file decides.
         return Ok(looked == Look::Missing);
     }
     let there = ends.into_iter().map(is_on_host);

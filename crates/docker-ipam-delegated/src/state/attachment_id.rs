@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The start of these container IDs. A name follows for an address, and Docker's ID for an
-/// endpoint.
+/// The start of these container IDs. For an address, a name follows; for an endpoint, Docker's
+/// ID.
 pub(crate) const PREFIX: &str = "docker-";
 
 /// The start of IDs if the boot is unknown.

@@ -51,7 +51,7 @@ pub(crate) enum Stage {
     Made,
     /// Docker has the answer. Of one pool, Docker may have fewer references than were made.
     Answered,
-    /// Docker has given it back. It may be released only in part.
+    /// Docker has given it back. Its release may be incomplete.
     Ending,
 }
 
@@ -145,8 +145,8 @@ impl<T: Serialize + DeserializeOwned> Objects<T> {
     }
 
     /// Notes that Docker knows of an object, or has given it back. If this can't be written, the
-    /// call goes on: Docker is asked for the object after the next start, and to give something
-    /// back must need no space.
+    /// call continues: a release must not need space on the disk, and after the next start, Docker
+    /// is asked whether it has the object.
     pub(crate) fn note(&self, name: &str, line: &Line<T>) {
         let file = self.folder.open_file(name, Journal::ACCESS);
         let appended = file.and_then(|file| Journal::new(file).append(&to_line(line)));

@@ -15,6 +15,6 @@ pub(crate) struct Network {
     pub(crate) facts: Facts,
     /// Gateways of Docker's own subnets.
     pub(crate) gateways: Vec<String>,
-    /// True if it has no way out.
+    /// True if its containers get no default route (`--internal`).
     pub(crate) is_internal: bool,
 }

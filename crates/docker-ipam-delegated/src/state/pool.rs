@@ -29,7 +29,7 @@ pub(crate) struct Pool {
     pub(crate) conflist: Option<NetworkName>,
     /// The subnet.
     pub(crate) subnet: IpNet,
-    /// The sub-pool: the part that addresses are given from unless requested.
+    /// The sub-pool: addresses are given from this part, unless Docker requests another address.
     #[serde(default)]
     pub(crate) range: Option<IpNet>,
     /// The network's options.
@@ -88,14 +88,14 @@ impl Pool {
 /// The chain of a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolChain {
-    /// The configuration for the release of an address: its record and the allocator's
-    /// folders decide the rest.
+    /// The configuration, enough for the release of an address: the rest is in its record and in
+    /// the allocator's folders.
     pub(crate) config: NetworkConfig,
     /// The folder of the records.
     pub(crate) records: PathBuf,
 }
 
-/// Parses a configuration that was put together.
+/// Parses a configuration that the daemon has built.
 ///
 /// # Errors
 ///
@@ -110,7 +110,7 @@ pub(crate) fn range_of(subnet: IpNet, range: Option<IpNet>, gateway: Option<IpAd
     object.set("subnet", &subnet.to_string());
     if let Some(range) = range.map(Interval::from) {
         let all = Interval::from(subnet);
-        // The ends of the subnet have defaults, without the network's own address.
+        // For an end of the subnet, the default is used: it leaves out the network's own address.
         if range.first() != all.first() {
             object.set("rangeStart", &range.first().to_string());
         }

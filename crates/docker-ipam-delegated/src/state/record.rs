@@ -35,9 +35,9 @@ pub(crate) fn read_all(
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CallerLine {
-    /// The ID of the pool that the address is of.
+    /// The ID of the address's pool.
     Pool(String),
-    /// The endpoint that the attachment is.
+    /// The endpoint, for the attachment of an endpoint.
     Endpoint(Plugged),
     /// The namespace of the container that joins the endpoint.
     Sandbox(String),
@@ -58,7 +58,7 @@ impl CallerLine {
     }
 }
 
-/// Docker's part of an endpoint.
+/// The values of an endpoint that Docker gives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Plugged {
     /// Docker's ID of the endpoint.

@@ -13,7 +13,7 @@ pub(crate) type Unread = (PathBuf, String);
 pub(crate) struct UnreadFiles(Mutex<Vec<Unread>>);
 
 impl UnreadFiles {
-    /// Replaces them after an attempt; warns of new ones.
+    /// Replaces the list after an attempt; warns of each file that wasn't in it.
     pub(crate) fn replace(&self, now: Vec<Unread>) {
         let mut unread = lock(&self.0);
         for (path, reason) in &now {
@@ -24,7 +24,7 @@ impl UnreadFiles {
         *unread = now;
     }
 
-    /// True if all could be read.
+    /// True if all files could be read.
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.0).is_empty()
     }

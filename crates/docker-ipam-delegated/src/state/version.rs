@@ -14,7 +14,7 @@ pub(crate) const VERSION: &str = "v2";
 ///
 /// # Errors
 ///
-/// The folder of the other version, and the way out; an I/O error.
+/// There are such files: the error names their folder, and says what to do. An I/O error.
 pub(crate) fn refuse_others(folder: &Path) -> Result<()> {
     let failed = || format!("{}", folder.display());
     let names = match names_in(folder) {

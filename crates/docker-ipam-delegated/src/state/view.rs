@@ -22,9 +22,9 @@ pub const RECORDS: &str = "records";
 /// The daemon's memory.
 #[derive(Debug, Default)]
 pub struct Remembered {
-    /// The pools that Docker has; one of several references each.
+    /// The pools, each one once, however many references it has.
     pub pools: Vec<RememberedPool>,
-    /// The attachments that hold addresses of them.
+    /// The attachments that hold addresses of these pools.
     pub addresses: Vec<RememberedAddress>,
     /// The endpoints of the network driver.
     pub endpoints: Vec<RememberedEndpoint>,
@@ -122,7 +122,7 @@ impl Remembered {
         let pool = stored.object;
         let id = pool.id();
         let chain = pool.chain().ok();
-        // The daemon is releasing it.
+        // The daemon is releasing this reference.
         let is_ending = stored.stage == Stage::Ending;
         let reference = (!is_ending).then_some(stored.file);
         let folder = chain.map(|chain| (chain.records, chain.config.name().clone()));
