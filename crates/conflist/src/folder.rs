@@ -85,7 +85,7 @@ pub fn read(file: &Path) -> io::Result<Vec<u8>> {
 
 /// The text of an error, with advice if a permission is missing.
 pub fn readable(error: &io::Error) -> String {
-    // Without a number, the error is a refusal by one of our programs.
+    // An error without a number is not the kernel's: our code refuses the file.
     match (error.kind(), error.raw_os_error()) {
         (ErrorKind::PermissionDenied, Some(_)) => format!("{error}; run it as root"),
         _ => error.to_string(),

@@ -45,7 +45,7 @@ pub struct PluginEntry {
 }
 
 impl Conflist {
-    /// Reads the content of a file, and the plugins in the folder of the network's name.
+    /// Reads the content of a file, and the plugins in the folder that is named after the network.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl Conflist {
     }
 
     /// The network as a list, whatever the form of the file: name, version, and the
-    /// plugins, also those in the folder of its name.
+    /// plugins, also those in the folder that is named after the network.
     pub fn as_list(&self) -> Object {
         let plugins: Vec<&Object> = self.plugins.iter().map(|plugin| &plugin.object).collect();
         let mut list = Object::new();
@@ -147,7 +147,7 @@ impl PluginEntry {
     }
 }
 
-/// The plugins of a list, and the ones in the folder of its name.
+/// The plugins of a list, and those in the folder that is named after the network.
 fn listed(
     file: &Path,
     list: &Object,
@@ -233,7 +233,8 @@ fn version(object: &Object) -> Result<Version, String> {
     })
 }
 
-/// A key that is a boolean, or the word for one, as libcni accepts it.
+/// A key that is a boolean, or the text `"true"` or `"false"`, as libcni accepts it. False if it is
+/// missing.
 fn flag(object: &Object, key: &str) -> Result<bool, String> {
     let Some(raw) = object.get(key) else {
         return Ok(false);
