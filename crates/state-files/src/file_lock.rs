@@ -21,8 +21,9 @@ const MOST_GIVEN_UP: isize = 64;
 static GIVEN_UP: AtomicIsize = AtomicIsize::new(0);
 
 /// Locks a file exclusively. Returns false if another process still holds the lock after
-/// `at_most`, or when `cancelled` is readable. The caller must then close the file: the wait goes
-/// on in its thread, and closes its duplicate once it has the lock.
+/// `at_most`, or when `cancelled` is readable; also at once if too many waits of this process were
+/// given up and have not ended. The caller must then close the file: the wait goes on in its
+/// thread, and closes its duplicate once it has the lock.
 ///
 /// # Errors
 ///

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{fs, io};
 
-/// The names in a folder, sorted. A name that isn't UTF-8 is left out: none of ours is one.
+/// The names in a folder, sorted. A name that isn't UTF-8 is left out: no file of ours has one.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Processes many values in several threads, for tools that read many files. No plugin starts a
-//! thread.
+//! Processes many values in several threads, for tools that read many files. Plugins don't use
+//! it.
 
 use std::num::NonZero;
 use std::thread;
