@@ -83,7 +83,7 @@ pub(crate) fn address() -> Result<String> {
 fn get(url: &str, account: &Path) -> Result<Vec<u8>> {
     // Read for each request, because the kubelet replaces the token before it expires.
     let token = read_file(&account.join("token"))?;
-    let token = String::from_utf8(token).context("the token is no text")?;
+    let token = String::from_utf8(token).context("the token is not UTF-8")?;
     let agent = agent(&account.join("ca.crt"))?;
     let request = agent
         .get(url)

@@ -117,7 +117,7 @@ impl<'a> Staged<'a> {
         put.map_err(|error| explained(folder, error.into()))
             .with_context(failed)?;
         folder.sync_all().with_context(failed)?;
-        // The old files.
+        // After the exchange, this name has the old files.
         let old = self.path();
         self.parent
             .remove(NEW)

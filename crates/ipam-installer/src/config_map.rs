@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Separates the node's name in the name of a file for one node.
+/// Comes before the node's name in the name of a file for one node.
 const ON: &str = ".on.";
 
 /// Most attempts to read a ConfigMap that is replaced meanwhile.

@@ -46,8 +46,8 @@ pub(crate) struct Changes {
     pub(crate) removed: Vec<String>,
 }
 
-/// The changes after which the folder has these conflists. Each must be written by this process:
-/// an earlier one may have been killed before the runtime noticed the file.
+/// The changes after which the folder has these conflists. This process writes each one at least
+/// once, since an earlier installer may have been killed before the runtime noticed the file.
 ///
 /// # Errors
 ///
@@ -222,7 +222,7 @@ mod tests {
             fs::read_to_string(path.join("other.conflist")).unwrap(),
             "other"
         );
-        // The same content needs no change, whoever wrote it.
+        // A file with the wanted content is not refused, even if somebody else wrote it.
         let same = put_all(path, &files(&[("other.conflist", "other")])).unwrap();
         assert_eq!(same.removed, ["a.conflist", "c.conflist"]);
     }

@@ -30,7 +30,7 @@ pub(crate) enum Replace<'a> {
 }
 
 impl Placed {
-    /// Not installed yet.
+    /// An executable that is not installed yet, and its target folder.
     pub(crate) fn new(folder: &Path, executable: Executable) -> Self {
         Self {
             folder: folder.to_owned(),

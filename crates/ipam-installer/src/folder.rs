@@ -111,6 +111,7 @@ impl Folder {
 
     /// Replaces these names by hard links to one new executable; returns its state. All links are
     /// created before the first name is replaced, so a full disk changes nothing.
+    ///
     /// # Errors
     ///
     /// An I/O error.

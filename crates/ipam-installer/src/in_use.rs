@@ -50,7 +50,7 @@ pub(crate) fn refuse(arguments: &Arguments, tool: &Path) -> Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.success(),
-        "{}: not all can be read, and nothing is removed: {}",
+        "{}: not everything can be read, so nothing is removed: {}",
         shown(),
         said.trim()
     );

@@ -12,7 +12,8 @@ use semver::Version;
 /// The mode of an installed executable.
 pub(crate) const EXECUTABLE: u32 = 0o755;
 
-/// State of an installed file. A later change is noticed by it without reading the file.
+/// State of an installed file. A comparison of states shows a later change, without a read of the
+/// file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileState {
     device: u64,
@@ -50,7 +51,8 @@ pub(crate) enum Found {
     /// It has the wanted content and mode. The state was read before the content, so that a later
     /// change is noticed.
     Wanted(FileState),
-    /// Another executable of this project with its version, or a truncated one.
+    /// Another executable of this project with its version; or, without a version, a truncated or
+    /// empty file, or one with the wanted content and another mode.
     Ours(Option<Version>),
     /// A foreign file, with its kind.
     Foreign(String),

@@ -70,7 +70,7 @@ pub(crate) fn remove(arguments: &Arguments) -> Result<()> {
 fn locate(path: &Path) -> Result<(Folder, &str)> {
     let parts = path.parent().zip(path.file_name());
     let (folder, name) = parts.context("--kubeconfig is no path of a file")?;
-    let name = name.to_str().context("--kubeconfig is no text")?;
+    let name = name.to_str().context("--kubeconfig is not UTF-8")?;
     Ok((Folder::open(folder)?, name))
 }
 

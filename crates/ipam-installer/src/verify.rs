@@ -14,7 +14,7 @@ use crate::config_map::Files;
 /// The key of an `ipam` section that names the catalogue.
 const POOLS_DIR: &str = "poolsDir";
 
-/// A folder beside the installed files, for copies of the conflists that the node will have.
+/// The name of [`Places::scratch`], which is beside the installed files.
 pub(crate) const SCRATCH: &str = ".ipam-installer.new-check";
 
 /// Folders for a check.
@@ -36,8 +36,8 @@ struct Finding {
     problem: String,
 }
 
-/// Checks some of the conflists that the node will have. `moved` replaces its first folder, the
-/// catalogue, with its second one. Warnings go to stderr.
+/// Checks the conflists `checked`, which are some of `all` that the node will have. `moved` is the
+/// folder of a catalogue, and the folder that is read in its place. Warnings go to stderr.
 ///
 /// # Errors
 ///
@@ -52,7 +52,7 @@ pub(crate) fn check(
     let shown = || format!("{}", scratch.display());
     fs::create_dir_all(scratch).with_context(shown)?;
     for (name, content) in all {
-        // The check reports invalid JSON itself.
+        // Invalid JSON is written as it is: `ipamctl check` reports it.
         let list = serde_json::from_slice(content);
         let moved_list = list.ok().zip(moved).map(|(mut list, (pools, staged))| {
             redirect(&mut list, pools, staged);
