@@ -17,6 +17,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 use tonic::{Code, Request, Status};
 
 use crate::codec::Messages;
+use crate::messages::Answer;
 use crate::{Endpoint, Settings, settings_file};
 
 /// Largest answer. A page of keys with their values stays far below it.
@@ -132,7 +133,7 @@ pub(crate) async fn send<Q, A>(
 ) -> Attempt<A>
 where
     Q: Message + 'static,
-    A: Message + Default + 'static,
+    A: Answer,
 {
     let mut request = Request::new(request);
     request.set_timeout(within);
@@ -149,7 +150,10 @@ where
         }
         let path = PathAndQuery::from_static(path);
         match grpc.unary(request, path, Messages::<Q, A>::default()).await {
-            Ok(response) => Attempt::Answer(response.into_inner()),
+            Ok(response) if response.get_ref().header().is_some() => {
+                Attempt::Answer(response.into_inner())
+            }
+            Ok(_) => Attempt::Lost("its answer has no header, so it isn't etcd".to_owned()),
             Err(status) => of_status(&status),
         }
     };

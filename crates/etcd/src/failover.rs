@@ -10,6 +10,7 @@ use tonic::metadata::AsciiMetadataValue;
 
 use crate::client::Client;
 use crate::connection::{self, Attempt, cancelled, in_words};
+use crate::messages::Answer;
 
 /// First wait after all endpoints have failed. It doubles each time, up to the longest wait.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
@@ -41,7 +42,7 @@ impl Client<'_> {
     ) -> Result<(A, bool), EngineError>
     where
         Q: Message + Clone + 'static,
-        A: Message + Default + 'static,
+        A: Answer,
     {
         self.time.start_request();
         self.start()?;
@@ -109,7 +110,7 @@ impl Client<'_> {
     ) -> Result<Option<A>, EngineError>
     where
         Q: Message + Clone + 'static,
-        A: Message + Default + 'static,
+        A: Answer,
     {
         let since = Instant::now();
         loop {
@@ -154,7 +155,7 @@ impl Client<'_> {
     ) -> Result<Attempt<A>, EngineError>
     where
         Q: Message + 'static,
-        A: Message + Default + 'static,
+        A: Answer,
     {
         self.start()?;
         let cancellation = self.cancellation.filter(|_| !self.time.is_final());

@@ -28,6 +28,30 @@ pub(crate) struct Header {
     pub(crate) revision: i64,
 }
 
+/// An answer of etcd. A server whose answer has no header isn't etcd.
+pub(crate) trait Answer: Message + Default + 'static {
+    /// The state of the cluster.
+    fn header(&self) -> Option<&Header>;
+}
+
+macro_rules! answers {
+    ($($answer:ty),+) => {
+        $(impl Answer for $answer {
+            fn header(&self) -> Option<&Header> {
+                self.header.as_ref()
+            }
+        })+
+    };
+}
+
+answers!(
+    AuthenticateResponse,
+    DeleteResponse,
+    PutResponse,
+    RangeResponse,
+    TxnResponse
+);
+
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RangeRequest {
     #[prost(bytes = "vec", tag = "1")]
@@ -71,7 +95,10 @@ pub(crate) struct PutRequest {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct PutResponse {}
+pub(crate) struct PutResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) header: Option<Header>,
+}
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct DeleteRequest {
@@ -83,6 +110,8 @@ pub(crate) struct DeleteRequest {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct DeleteResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) header: Option<Header>,
     #[prost(int64, tag = "2")]
     pub(crate) deleted: i64,
 }
@@ -175,6 +204,8 @@ pub(crate) struct AuthenticateRequest {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct AuthenticateResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) header: Option<Header>,
     #[prost(string, tag = "2")]
     pub(crate) token: String,
 }

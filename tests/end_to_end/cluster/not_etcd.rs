@@ -88,6 +88,19 @@ fn http_2(mut connection: TcpStream) -> std::io::Result<()> {
     silent(connection)
 }
 
+/// An empty answer to the first request, as of a gRPC service that knows none of its fields.
+fn empty(mut connection: TcpStream) -> std::io::Result<()> {
+    read_some(&mut connection)?;
+    connection.write_all(&SETTINGS)?;
+    sleep(Duration::from_millis(100));
+    connection.write_all(&[0, 0, 1, 1, 4, 0, 0, 0, 1, 0x88])?;
+    connection.write_all(&[0, 0, 5, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0])?;
+    // Trailers of the first stream: `grpc-status: 0`.
+    connection.write_all(&[0, 0, 15, 1, 5, 0, 0, 0, 1, 0, 11])?;
+    connection.write_all(b"grpc-status\x010")?;
+    silent(connection)
+}
+
 /// Starts a server that ends with the tests; returns its URL.
 fn serve(answer: Answer) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -104,7 +117,7 @@ fn serve(answer: Answer) -> String {
 fn what_is_not_etcd_costs_no_more_than_its_share_of_the_timeout() {
     needs!(ETCD, ETCDCTL);
     let cluster = Cluster::default();
-    let servers: [(&str, Answer); 9] = [
+    let servers: [(&str, Answer); 10] = [
         ("silent", silent),
         ("closes", closes),
         ("half-closed", half_closed),
@@ -114,6 +127,7 @@ fn what_is_not_etcd_costs_no_more_than_its_share_of_the_timeout() {
         ("endless", endless),
         ("trickle", trickle),
         ("huge", huge),
+        ("empty", empty),
     ];
     let pools = json!([{"name": "red", "subnet": "10.1.0.0/24"}]);
     thread::scope(|scope| {
@@ -126,10 +140,12 @@ fn what_is_not_etcd_costs_no_more_than_its_share_of_the_timeout() {
                 etcd["timeout"] = json!("600ms");
                 etcd["endpoints"] = json!([url]);
                 let started = Instant::now();
-                let error = victim.run("ADD", name).error();
-                assert_eq!(error["code"], 11, "{name}: {error}");
-                let msg = error["msg"].as_str().unwrap();
-                assert!(msg.contains(&url), "{name}: {msg}");
+                for command in ["ADD", "DEL"] {
+                    let error = victim.run(command, name).error();
+                    assert_eq!(error["code"], 11, "{name}: {error}");
+                    let msg = error["msg"].as_str().unwrap();
+                    assert!(msg.contains(&url), "{name}: {msg}");
+                }
                 assert!(
                     started.elapsed() < SILENCE / 2,
                     "{name}: {:?}",
