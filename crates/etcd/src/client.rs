@@ -1,6 +1,6 @@
 //! The client: requests to etcd, and the time limit for all of them together.
 
-use cluster::{EngineError, Moment, TimeLimit};
+use cluster::{EngineError, Kind, Moment, TimeLimit};
 use cni::Cancellation;
 use tonic::transport::{Channel, ClientTlsConfig};
 
@@ -166,6 +166,13 @@ impl<'a> Client<'a> {
             changes,
         )?;
         self.note(response.header.as_ref());
-        Ok(TxnAnswer::new(response, resent))
+        TxnAnswer::new(txn, response, resent).ok_or_else(|| {
+            let kind = if changes {
+                Kind::Lost
+            } else {
+                Kind::Unreachable
+            };
+            EngineError::new(kind, "etcd's answer lacks the results of reads")
+        })
     }
 }

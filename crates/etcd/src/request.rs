@@ -183,6 +183,10 @@ impl Op {
     pub fn get(range: Range) -> Self {
         Self(Request::Range(range.0))
     }
+
+    fn only_reads(&self) -> bool {
+        matches!(self.0, Request::Range(_))
+    }
 }
 
 /// A transaction: if all conditions hold, etcd executes `then`, otherwise `otherwise`, atomically.
@@ -219,8 +223,7 @@ impl Txn {
 
     /// True if neither branch changes anything.
     pub(crate) fn only_reads(&self) -> bool {
-        let mut all = self.then.iter().chain(&self.otherwise);
-        all.all(|op| matches!(op.0, Request::Range(_)))
+        self.then.iter().chain(&self.otherwise).all(Op::only_reads)
     }
 }
 
@@ -236,29 +239,61 @@ pub struct TxnAnswer {
 }
 
 impl TxnAnswer {
-    pub(crate) fn new(response: TxnResponse, resent: bool) -> Self {
+    /// `None` if the response doesn't answer each read of the branch.
+    pub(crate) fn new(txn: &Txn, response: TxnResponse, resent: bool) -> Option<Self> {
+        let branch = match response.succeeded {
+            true => &txn.then,
+            false => &txn.otherwise,
+        };
+        let reads = branch.iter().filter(|op| op.only_reads()).count();
         let ranges = response.responses.into_iter();
-        let ranges = ranges.filter_map(|operation| match operation.response {
-            Some(Response::Range(range)) => Some(range.into()),
-            _ => None,
-        });
-        Self {
+        let ranges: Vec<RangeAnswer> = ranges
+            .filter_map(|operation| match operation.response {
+                Some(Response::Range(range)) => Some(range.into()),
+                _ => None,
+            })
+            .collect();
+        (ranges.len() == reads).then_some(Self {
             succeeded: response.succeeded,
-            ranges: ranges.collect(),
+            ranges,
             resent,
-        }
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::messages::{DeleteResponse, ResponseOp};
 
     #[test]
     fn a_prefix_ends_before_the_first_key_that_starts_otherwise() {
         assert_eq!(after_prefix(b"/a/"), b"/a0");
         assert_eq!(after_prefix(b"a\xff\xff"), b"b");
         assert_eq!(after_prefix(b"\xff"), b"\0");
+    }
+
+    #[test]
+    fn a_response_answers_each_read_of_its_branch() {
+        let mut txn = Txn::read([Range::key("a"), Range::key("b")]);
+        txn.otherwise.push(Op::delete("a"));
+        let answer = |succeeded, responses: &[Response]| {
+            let operation = |response: &Response| ResponseOp {
+                response: Some(response.clone()),
+            };
+            let response = TxnResponse {
+                succeeded,
+                responses: responses.iter().map(operation).collect(),
+                ..TxnResponse::default()
+            };
+            TxnAnswer::new(&txn, response, false).map(|answer| answer.ranges.len())
+        };
+        let read = || Response::Range(RangeResponse::default());
+        assert_eq!(answer(true, &[read(), read()]), Some(2));
+        assert_eq!(answer(true, &[read()]), None);
+        assert_eq!(answer(false, &[read()]), None);
+        let deleted = Response::Delete(DeleteResponse::default());
+        assert_eq!(answer(false, &[deleted]), Some(0));
     }
 
     #[test]

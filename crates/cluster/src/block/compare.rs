@@ -79,7 +79,7 @@ impl Claims<'_> {
             // While there are marks, only `ipamctl reconcile` claims it again. It needs the block and
             // the definition in the file: those of the restored engine may be older.
             let marks = self.marks()?;
-            refuse_marks(self.engine, Some(&marks))?;
+            refuse_marks(self.engine, marks.first())?;
         }
         for block in lost {
             self.claim_again(files, &mut compared, definition, block)?;
@@ -186,16 +186,15 @@ impl Claims<'_> {
             }
         }
         // Read after the blocks: the list may be of the restored engine.
-        if !unlisted.is_empty() && !self.marks()?.objects.is_empty() {
+        if !unlisted.is_empty() && self.marks()?.iter().any(|marks| !marks.objects.is_empty()) {
             unlisted.clear();
         }
         Ok(unlisted)
     }
 
-    /// Some marks, if there are any.
-    fn marks(&mut self) -> Result<Found, Error> {
+    /// The answer to [`read_marks`].
+    fn marks(&mut self) -> Result<Vec<Found>, Error> {
         self.latest_state.refuse_older(self.node, self.engine)?;
-        let found = self.engine.read(&[read_marks()])?.into_iter().next();
-        found.ok_or_else(|| try_again("the engine doesn't answer whether it was restored"))
+        Ok(self.engine.read(&[read_marks()])?)
     }
 }
