@@ -57,14 +57,14 @@ pub(crate) fn check(net: &Path, plugins: &Path, ours: &[&String]) -> Result<()> 
 }
 
 fn read(file: &Path) -> Result<Conflist> {
-    let content = fs::read(file).with_context(|| format!("{}", file.display()))?;
+    let content = conflist::read(file).with_context(|| format!("{}", file.display()))?;
     Conflist::parse(file, &content).map_err(|why| anyhow::anyhow!("{}: {why}", file.display()))
 }
 
 /// True if the file is Multus', and the first network of its pods is `own`: by the network's name,
 /// or by the name or path of its file.
 fn leads_to(file: &Path, own: &Conflist) -> Result<bool> {
-    let content = fs::read(file)?;
+    let content = conflist::read(file)?;
     let list = Conflist::parse(file, &content).map_err(|why| anyhow::anyhow!("{why}"))?;
     if !list
         .plugins
@@ -104,10 +104,15 @@ fn executable(path: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
 
     const OURS: &str = r#"{"cniVersion":"1.0.0","name":"tenants","plugins":[
         {"type":"bridge","ipam":{"type":"ipam-delegated"}}]}"#;
+
+    /// Stands for a pipe without a writer.
+    const PIPE: &str = "(pipe)";
 
     /// The check's result for a node with these files in net.d and these plugins.
     fn said(net: &[(&str, &str)], plugins: &[&str]) -> String {
@@ -117,7 +122,11 @@ mod tests {
             fs::create_dir(folder(name)).unwrap();
         }
         for (name, content) in net {
-            fs::write(folder("net.d").join(name), content).unwrap();
+            let path = folder("net.d").join(name);
+            match *content {
+                PIPE => mknodat(CWD, path, FileType::Fifo, Mode::RUSR, 0).unwrap(),
+                content => fs::write(path, content).unwrap(),
+            }
         }
         for name in plugins {
             let path = folder("bin").join(name);
@@ -157,6 +166,7 @@ mod tests {
             ("00-multus.conf", &of_another),
             ("00-alike.conf", &alike),
             ("05-other.conf", "{"),
+            ("05-other.conf", PIPE),
         ] {
             let said = said(&[(name, content), ours], &both);
             let named = format!("first file, which is /net.d/{name}");

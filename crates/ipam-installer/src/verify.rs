@@ -102,7 +102,7 @@ pub(crate) fn in_folder(conflists: &Path) -> Result<Files> {
     let paths = conflist::files(conflists).with_context(|| conflists.display().to_string())?;
     for path in paths {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        match fs::read(&path) {
+        match conflist::read(&path) {
             // The file was removed meanwhile, or is a dangling link.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             content => {
