@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::thread;
 
 use harness::{DockerDaemon, FakeDocker, Node, Sandbox, needs, repository};
 use serde_json::{Value, json};
 
-use crate::cni_network::{CALLS, configure, left};
+use crate::cni_network::{CALLS, configure, configure_plugins, left};
 use crate::waiting::wait_for;
 
 /// The first endpoint of the recorded calls, and the name of its interface on the host.
@@ -232,6 +233,11 @@ fn an_endpoint_is_undone_once_its_container_is_gone_and_not_before() {
     // An administrator removes the bridge of a running container.
     node.sh("ip link delete web0");
     other();
+    // Neither does the daemon see its namespace, as in another mount namespace.
+    node.sh(&format!("umount {SANDBOX} && ip link delete web0"));
+    other();
+    assert_eq!(sandbox.reserved("web").len(), 2);
+    node.sh(&format!("mount --bind /run/netns/sandbox {SANDBOX}"));
     // A new dockerd also sees that the container runs.
     call(&daemon, "GetCapabilities");
     assert_eq!(sandbox.reserved("web").len(), 2);
@@ -251,6 +257,53 @@ pub(crate) fn docker(sandbox: &Sandbox, has_endpoint: bool) -> FakeDocker {
     let network = json!({"Name": "net", "IPAM": {"Config": []}, "Containers": containers});
     let id = body["NetworkID"].as_str().unwrap().to_owned();
     FakeDocker::start(sandbox, [(id, network)].into())
+}
+
+#[test]
+fn an_endpoint_that_is_made_while_docker_answers_is_kept_with_its_address() {
+    needs!("root", "bridge", "/sbin/ip");
+    let Some((node, sandbox)) = node() else {
+        return;
+    };
+    let daemon = DockerDaemon::start_on(&node, &sandbox, &["--unanswered-after=0s"]);
+    let pool = daemon.pool("10.95.0.0/24", &json!({}));
+    let file = |name: &str| sandbox.root().join(name);
+    configure_plugins(&sandbox, "web", &[json!({"type": "scripted"})]);
+    sandbox.write_executable(
+        "scripted",
+        &format!(
+            "#!/bin/sh\ncd {}\ntouch began\nwhile [ ! -e asked ]; do sleep 0.01; done
+             echo '{{\"cniVersion\": \"1.0.0\", \"ips\": [{{\"address\": \"10.95.0.7/24\"}}]}}'",
+            sandbox.root().display()
+        ),
+    );
+    call(&daemon, "CreateNetwork");
+    let [asked, made] = ["asked", "made"].map(file);
+    let (_, body) = call_of("CreateEndpoint");
+    let mut body: Value = serde_json::from_str(&body).unwrap();
+    let ip = daemon.address(&pool, "10.95.0.7");
+    body["Interface"] = json!({"Address": format!("{ip}/24")});
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            daemon.ok("/NetworkDriver.CreateEndpoint", &body);
+            fs::write(&made, "").unwrap();
+        });
+        wait_for(|| file("began").exists());
+        let before = comparisons(&sandbox);
+        let is_made = made.clone();
+        let network = json!({"Name": "net", "IPAM": {"Config": [{"Subnet": "10.95.0.0/24"}]}});
+        let id = body["NetworkID"].as_str().unwrap().to_owned();
+        let _docker = FakeDocker::start_with(&sandbox, [(id, network)].into(), move || {
+            fs::write(&asked, "").unwrap();
+            wait_for(|| is_made.exists());
+        });
+        call(&daemon, "GetCapabilities");
+        wait_for(|| comparisons(&sandbox) > before);
+    });
+    call(&daemon, "GetCapabilities");
+    assert_eq!(sandbox.docker_files("endpoints").len(), 1);
+    assert_eq!(sandbox.reserved("docker-10.95.0.0-24"), [ip]);
+    call(&daemon, "DeleteEndpoint");
 }
 
 /// Number of comparisons with Docker that the daemon has completed.

@@ -21,7 +21,7 @@ use crate::ipam::ipam_settling::Forgotten;
 /// Interval of the attempts to ask Docker.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Interval while endpoints are being made, or can't be undone.
+/// Interval while calls work on endpoints, or endpoints can't be undone.
 const SOON: Duration = Duration::from_secs(1);
 
 impl Drivers {
@@ -70,17 +70,14 @@ impl Drivers {
         }
     }
 
-    /// Releases what Docker doesn't have. False if Docker must be asked again soon: while an
-    /// endpoint is being made, nothing is released, and an endpoint that a call works on is kept.
+    /// Releases what Docker doesn't have. False if Docker must be asked again soon: an endpoint that
+    /// a call works on is kept.
     fn settle(&self, docker: &Path, before: Instant, forgotten: &[Forgotten]) -> Result<bool> {
         // No lock is held here: Docker may answer only after a running call, which may need it.
         let docker = Engine::ask(docker)?;
-        // Docker lists an endpoint and its address only after the answer to `CreateEndpoint`.
-        if self.networks.is_making() {
-            return Ok(false);
-        }
+        let new = self.networks.addresses_made_after(before);
         let are_settled = self.networks.settle_endpoints(before, &docker);
-        self.ipam.settle(before, forgotten, &docker);
+        self.ipam.settle(before, forgotten, &new, &docker);
         self.networks.settle_networks(before, &docker);
         Ok(are_settled)
     }

@@ -1,7 +1,9 @@
 //! Answers of Docker's API (version 1.24 and later), as far as they are needed.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::net::IpAddr;
+use std::str::FromStr;
 
 use ipam::IpNet;
 use serde::Deserialize;
@@ -76,29 +78,42 @@ pub(crate) struct NetworkSettings {
     pub(crate) networks: BTreeMap<String, Endpoint>,
 }
 
-/// A subnet; `None` for any other text. Docker shows it as the user gave it, also with host bits:
+/// A subnet; `None` for an empty text. Docker shows it as the user gave it, also with host bits:
 /// `10.88.0.1/16`.
 #[derive(Debug, Default, Deserialize)]
-#[serde(from = "String")]
+#[serde(try_from = "String")]
 pub(crate) struct Subnet(pub(crate) Option<IpNet>);
 
-impl From<String> for Subnet {
-    fn from(text: String) -> Self {
-        let subnet: Option<IpNet> = text.parse().ok();
-        Self(subnet.map(|subnet| subnet.trunc()))
+impl TryFrom<String> for Subnet {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let subnet: Option<IpNet> = parsed(&text, &text)?;
+        Ok(Self(subnet.map(|subnet| subnet.trunc())))
     }
 }
 
-/// An address, `10.0.0.2/16` or `10.0.0.2`; `None` for any other text, such as an empty one.
+/// An address, `10.0.0.2/16` or `10.0.0.2`; `None` for an empty text.
 #[derive(Debug, Default, Deserialize)]
-#[serde(from = "String")]
+#[serde(try_from = "String")]
 pub(crate) struct Address(pub(crate) Option<IpAddr>);
 
-impl From<String> for Address {
-    fn from(text: String) -> Self {
-        let ip = text.split('/').next();
-        Self(ip.and_then(|ip| ip.parse().ok()))
+impl TryFrom<String> for Address {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let ip = text.split('/').next().unwrap_or_default();
+        parsed(&text, ip).map(Self)
     }
+}
+
+/// A part of a text as a value; `None` if the text is empty.
+fn parsed<T: FromStr<Err: Display>>(text: &str, part: &str) -> Result<Option<T>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let value = part.parse().map_err(|error| format!("{text:?}: {error}"))?;
+    Ok(Some(value))
 }
 
 impl Network {
@@ -116,6 +131,12 @@ impl Network {
     pub(crate) fn has_subnet(&self, subnet: IpNet) -> bool {
         let mut configs = self.ipam.config.iter();
         configs.any(|config| config.subnet.0 == Some(subnet))
+    }
+
+    /// True if one of its containers has an address in this subnet.
+    pub(crate) fn has_address_in(&self, subnet: IpNet) -> bool {
+        let mut ips = self.containers.values().flat_map(Endpoint::ips);
+        ips.any(|ip| subnet.contains(&ip))
     }
 }
 

@@ -94,14 +94,17 @@ impl Engine {
     /// Docker's name of a network that has this subnet, or of a container that runs in a lost
     /// network and needs the subnet.
     pub fn user_of_subnet(&self, subnet: IpNet) -> Option<User> {
-        self.user(|network, endpoint| {
-            let mut ips = endpoint.into_iter().flat_map(Endpoint::ips);
-            network.has_subnet(subnet) || network.is_lost && ips.any(|ip| subnet.contains(&ip))
+        self.user(|network, _| {
+            network.has_subnet(subnet) || network.is_lost && network.has_address_in(subnet)
         })
     }
 
-    /// True if every network that has this subnet names a gateway.
+    /// True if every network that has this subnet names a gateway. A lost network doesn't.
     pub fn names_gateways(&self, subnet: IpNet) -> bool {
+        let mut lost = self.0.iter().filter(|network| network.is_lost);
+        if lost.any(|network| network.has_address_in(subnet)) {
+            return false;
+        }
         let mut configs = self.0.iter().flat_map(|network| &network.ipam.config);
         configs.all(|config| config.subnet.0 != Some(subnet) || config.gateway.0.is_some())
     }

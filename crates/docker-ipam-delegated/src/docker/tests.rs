@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use ipam::IpNet;
 
+use crate::docker::answers::Network;
 use crate::docker::engine::{Engine, User};
 use crate::docker::judgement::{Held, Verdict, judge};
 
@@ -97,8 +98,36 @@ fn a_running_container_has_its_address_though_docker_has_lost_the_network() {
     assert!(engine.user_of(subnet, ip).is_none());
 }
 
-fn word(held: Held<'_>) -> &'static str {
-    match judge(held, &engine()) {
+#[test]
+fn the_gateway_of_a_lost_network_is_unknown() {
+    let running = r#"{"Names":["/web"],"NetworkSettings":{"Networks":{"lost":{
+        "NetworkID":"77","EndpointID":"e7","IPAddress":"10.89.0.7"}}}}"#;
+    let engine = read(&[NONE, SHOP], &[running]);
+    let subnet = "10.89.0.0/16".parse().unwrap();
+    let gateway = Held::Gateway(subnet, "10.89.0.254".parse().unwrap());
+    assert_eq!(word(Held::Pool(subnet), &engine), "in use");
+    assert_eq!(word(gateway, &engine), "unknown");
+}
+
+#[test]
+fn a_subnet_or_address_that_cannot_be_read_is_no_answer() {
+    for (readable, other) in [
+        ("10.88.0.0/16", "10.88.0.0/33"),
+        ("10.88.0.254", "invalid IP"),
+        ("10.88.5.1", "10.88.5"),
+        ("10.88.0.2/16", "/16"),
+        ("fd00:88::2/64", "fd00:88::2%eth0/64"),
+    ] {
+        let network = SHOP.replace(readable, other);
+        let error = serde_json::from_str::<Network>(&network).unwrap_err();
+        assert!(error.to_string().contains(other), "{error}");
+        let empty = SHOP.replace(readable, "");
+        assert!(serde_json::from_str::<Network>(&empty).is_ok());
+    }
+}
+
+fn word(held: Held<'_>, docker: &Engine) -> &'static str {
+    match judge(held, docker) {
         Verdict::InUse(_) => "in use",
         Verdict::Lost => "lost",
         Verdict::Unknown(_) => "unknown",
@@ -131,6 +160,6 @@ fn what_dockers_answer_names_is_in_use_and_what_it_cant_name_is_unknown() {
         (Held::Endpoint("e1"), "in use"),
         (Held::Endpoint("e2"), "lost"),
     ] {
-        assert_eq!(word(held), expected, "{held:?}");
+        assert_eq!(word(held, &engine()), expected, "{held:?}");
     }
 }

@@ -1,5 +1,7 @@
 //! Settles addresses and pools by Docker's answer: what Docker doesn't have is released.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,10 +25,19 @@ pub(crate) struct Forgotten {
 }
 
 impl IpamDriver {
-    /// Settles everything that existed at this time, and these forgotten attachments.
-    pub(crate) fn settle(&self, before: Instant, forgotten: &[Forgotten], docker: &Engine) {
+    /// Settles everything that existed at this time, but the addresses that Docker doesn't list
+    /// yet (`new`), and these forgotten attachments.
+    pub(crate) fn settle(
+        &self,
+        before: Instant,
+        forgotten: &[Forgotten],
+        new: &BTreeSet<IpAddr>,
+        docker: &Engine,
+    ) {
         for pool in self.pools.all() {
-            for held in pool.given(before) {
+            let mut given = pool.given(before);
+            given.retain(|held| held.ip.is_none_or(|ip| !new.contains(&ip)));
+            for held in given {
                 settle_address(&held, docker);
             }
         }

@@ -4,7 +4,7 @@
 //! would be lost if a delegate failed for a minute.
 
 use anyhow::Result;
-use cni::Error;
+use cni::{Error, code};
 
 use crate::ipam::held::{Held, Holder};
 use crate::ipam::ipam_driver::IpamDriver;
@@ -41,10 +41,10 @@ impl IpamDriver {
     fn try_release(&self, held: &Held) -> Result<(), Error> {
         let released = match &held.holder {
             Holder::Attachment(container_id) => self.chains.del(&held.pool, container_id),
-            Holder::Gateway(file) => {
-                self.files.gateways.remove(file);
-                Ok(())
-            }
+            Holder::Gateway(file) => self.files.gateways.try_remove(file).map_err(|error| {
+                let path = self.files.gateways.path_of(file);
+                Error::new(code::IO, format!("{}: {error}", path.display()))
+            }),
         };
         held.end_release(released.is_ok());
         released

@@ -2,6 +2,7 @@
 //! configuration's plugins make the interface that Docker takes into the container.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use chain::OwnRecord;
@@ -85,7 +86,10 @@ impl NetworkDriver {
         endpoint.result = results.last().cloned();
         let result = read_result(&endpoint);
         // The undo needs the result, also if it can't be read or written below.
-        self.endpoints.change(&id, |live| live.endpoint = endpoint);
+        self.endpoints.change(&id, |live| {
+            live.endpoint = endpoint;
+            live.since = Instant::now();
+        });
         let interface = offered(interface, &result?);
         record.added(&results).context(UNWRITTEN)?;
         Ok(Answer::of(&json!({"Interface": interface})))

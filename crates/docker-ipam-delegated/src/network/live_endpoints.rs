@@ -16,7 +16,7 @@ pub(crate) struct LiveEndpoint {
     pub(crate) calls: Arc<Mutex<()>>,
     /// True if Docker will not delete it: an undo has failed, or Docker doesn't have it.
     pub(crate) is_abandoned: bool,
-    /// Time from which it is known.
+    /// Time from which it is known, or at which it was made.
     pub(crate) since: Instant,
 }
 
@@ -83,8 +83,9 @@ impl LiveEndpoint {
         &self.endpoint.plugged.id
     }
 
-    /// True while it is being made.
-    pub(crate) fn is_being_made(&self) -> bool {
-        !self.is_abandoned && self.endpoint.result.is_none()
+    /// True if it was made by this time, or will not be made.
+    pub(crate) fn was_made_by(&self, time: Instant) -> bool {
+        let is_being_made = !self.is_abandoned && self.endpoint.result.is_none();
+        !is_being_made && self.since <= time
     }
 }

@@ -11,7 +11,7 @@ use crate::ipam::conflists;
 use crate::ipam::facts;
 use crate::lock::lock;
 use crate::network::network_bodies::{CreateNetwork, OfNetwork, Subnet};
-use crate::network::network_driver::NetworkDriver;
+use crate::network::network_driver::{LiveNetwork, NetworkDriver};
 use crate::state::files::UNWRITTEN;
 use crate::state::network::Network;
 
@@ -45,13 +45,16 @@ impl NetworkDriver {
             is_internal: request.options.get(INTERNAL) == Some(&Value::Bool(true)),
         };
         let id = network.id.clone();
-        if let Some(known) = lock(&self.networks).get(&id) {
-            let is_same = known.network == network;
-            ensure!(is_same, "NetworkID: {id} exists already");
-            return Ok(Answer::nothing());
-        }
+        let mut networks = lock(&self.networks);
+        let known = networks.get(&id);
+        let is_same = known.is_none_or(|known| known.network == network);
+        ensure!(is_same, "NetworkID: {id} exists already");
         let file = self.files.networks.make(&network).context(UNWRITTEN)?;
-        self.add_network(file.clone(), network);
+        let earlier = networks.insert(id.clone(), LiveNetwork::new(file.clone(), network));
+        drop(networks);
+        if let Some(earlier) = earlier {
+            self.files.networks.remove(&earlier.file);
+        }
         let driver = Arc::clone(self);
         Ok(Answer::nothing().then(move |is_delivered| {
             if !is_delivered {
@@ -59,8 +62,13 @@ impl NetworkDriver {
                     network = id,
                     "Docker closed the connection before it got this network"
                 );
-                lock(&driver.networks).remove(&id);
-                driver.files.networks.remove(&file);
+                // Docker may have repeated the call.
+                let is_of_this_call = |live: &LiveNetwork| live.file == file;
+                let mut networks = lock(&driver.networks);
+                if networks.get(&id).is_some_and(is_of_this_call) {
+                    networks.remove(&id);
+                    driver.files.networks.remove(&file);
+                }
             }
         }))
     }

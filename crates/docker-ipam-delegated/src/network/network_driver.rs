@@ -11,7 +11,7 @@ use cni::Environment;
 use crate::command_line::CommandLine;
 use crate::ipam::plugin_environment::for_plugins;
 use crate::lock::lock;
-use crate::network::live_endpoints::{LiveEndpoint, LiveEndpoints};
+use crate::network::live_endpoints::LiveEndpoints;
 use crate::state::endpoint;
 use crate::state::files::Files;
 use crate::state::network::Network;
@@ -49,6 +49,17 @@ pub(crate) struct LiveNetwork {
     pub(crate) since: Instant,
 }
 
+impl LiveNetwork {
+    /// A network that is known from now on.
+    pub(crate) fn new(file: String, network: Network) -> Self {
+        Self {
+            file,
+            network,
+            since: Instant::now(),
+        }
+    }
+}
+
 impl NetworkDriver {
     /// A driver that knows no network.
     pub(crate) fn new(arguments: &CommandLine, files: Arc<Files>) -> Arc<Self> {
@@ -63,18 +74,6 @@ impl NetworkDriver {
             unread: UnreadFiles::default(),
             turns: Turns::new(CALLS_AT_ONCE),
         })
-    }
-
-    /// Adds a network that is known from now on.
-    pub(crate) fn add_network(&self, file: String, network: Network) {
-        let id = network.id.clone();
-        let since = Instant::now();
-        let live = LiveNetwork {
-            file,
-            network,
-            since,
-        };
-        lock(&self.networks).insert(id, live);
     }
 
     /// The network of this ID.
@@ -93,11 +92,6 @@ impl NetworkDriver {
     /// True if there is neither a network nor an endpoint.
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.networks).is_empty() && self.endpoints.all().is_empty()
-    }
-
-    /// True if an endpoint is being made.
-    pub(crate) fn is_making(&self) -> bool {
-        self.endpoints.all().iter().any(LiveEndpoint::is_being_made)
     }
 
     /// True if an endpoint that Docker doesn't have could not be undone yet.

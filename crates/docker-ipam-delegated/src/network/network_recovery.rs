@@ -7,7 +7,7 @@ use chain::record::{RecordState, networks};
 
 use crate::lock::lock;
 use crate::network::live_endpoints::LiveEndpoint;
-use crate::network::network_driver::NetworkDriver;
+use crate::network::network_driver::{LiveNetwork, NetworkDriver};
 use crate::state::endpoint::endpoint;
 use crate::state::record;
 
@@ -22,7 +22,8 @@ impl NetworkDriver {
         let mut unread = Vec::new();
         for stored in self.files.networks.of_earlier(&mut unread)? {
             if taken.insert(stored.file.clone()) {
-                self.add_network(stored.file, stored.object);
+                let live = LiveNetwork::new(stored.file, stored.object);
+                lock(&self.networks).insert(live.network.id.clone(), live);
             }
         }
         for network in networks(&self.records)? {

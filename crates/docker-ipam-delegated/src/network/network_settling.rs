@@ -1,7 +1,11 @@
 //! Settles endpoints and networks by Docker's answer: what Docker doesn't have is undone.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
+
+use ipam::IpNet;
 
 use crate::docker::engine::Engine;
 use crate::docker::judgement::{Held, Verdict, judge};
@@ -10,11 +14,23 @@ use crate::network::live_endpoints::LiveEndpoint;
 use crate::network::network_driver::NetworkDriver;
 
 impl NetworkDriver {
-    /// Settles the endpoints that existed at this time; false if one can't be settled now, since
+    /// The addresses of endpoints that are being made, or were made after this time. Docker lists
+    /// an endpoint and its address only after the answer to `CreateEndpoint`.
+    pub(crate) fn addresses_made_after(&self, time: Instant) -> BTreeSet<IpAddr> {
+        let mut endpoints = self.endpoints.all();
+        endpoints.retain(|live| !live.was_made_by(time));
+        let plugged = endpoints.iter().map(|live| &live.endpoint.plugged);
+        let addresses = plugged.flat_map(|plugged| &plugged.addresses);
+        addresses
+            .filter_map(|(text, _)| Some(text.parse::<IpNet>().ok()?.addr()))
+            .collect()
+    }
+
+    /// Settles the endpoints that were made by this time; false if one can't be settled now, since
     /// a call works on it.
     pub(crate) fn settle_endpoints(self: &Arc<Self>, before: Instant, docker: &Engine) -> bool {
         let mut endpoints = self.endpoints.all();
-        endpoints.retain(|live| live.since <= before);
+        endpoints.retain(|live| live.was_made_by(before));
         let settled = endpoints.iter().map(|live| self.settle(live, docker));
         let are_settled = settled.fold(true, |all, one| all & one);
         self.collect();

@@ -20,6 +20,7 @@ use crate::network::cni_result::CniResult;
 use crate::network::live_endpoints::LiveEndpoint;
 use crate::network::namespaces::{Namespace, is_on_host};
 use crate::network::network_driver::NetworkDriver;
+use crate::network::plugin_list;
 use crate::state::endpoint::Endpoint;
 
 /// The longest that a call waits until stale endpoints are undone. The undo continues after that.
@@ -91,8 +92,9 @@ fn may_be_stale(live: &LiveEndpoint) -> bool {
 
 /// True if the container is gone together with the interface that it took. This requires all of:
 /// the namespace that Docker named is not there; the interface is neither in the endpoint's
-/// namespace nor in the host's; an interface of the result, such as the other end of the pair, is
-/// gone from the host.
+/// namespace nor in the host's; no interface of the result, such as the other end of the pair, is
+/// on the host. Bridges don't count: a container runs without its bridge, and a bridge stays
+/// without its containers.
 ///
 /// # Errors
 ///
@@ -109,14 +111,16 @@ fn is_gone(endpoint: &Endpoint) -> Result<bool> {
     let Some(result) = result.and_then(|raw| CniResult::read(raw).ok()) else {
         return Ok(false);
     };
-    let ends: Vec<&str> = result.host_interfaces().collect();
+    let bridges = plugin_list::bridges(&endpoint.config)?;
+    let mut ends: Vec<&str> = result.host_interfaces().collect();
+    ends.retain(|end| bridges.iter().all(|bridge| bridge != end));
     if ends.is_empty() {
         // The result names no interface on the host. Only the namespace's file decides.
         return Ok(looked == Look::Missing);
     }
     let there = ends.into_iter().map(is_on_host);
     let there: Vec<bool> = there.collect::<io::Result<_>>()?;
-    Ok(there.contains(&false))
+    Ok(!there.contains(&true))
 }
 
 /// A look at the path of a container's namespace.

@@ -157,8 +157,18 @@ impl<T: Serialize + DeserializeOwned> Objects<T> {
     }
 
     /// Removes the file of an object. A missing one is no error.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error: the next daemon finds the object again.
+    pub(crate) fn try_remove(&self, name: &str) -> io::Result<()> {
+        self.folder.remove(name)
+    }
+
+    /// As [`Self::try_remove`]; a failure is logged. The next daemon asks Docker whether it has the
+    /// object.
     pub(crate) fn remove(&self, name: &str) {
-        if let Err(error) = self.folder.remove(name) {
+        if let Err(error) = self.try_remove(name) {
             let file = self.path_of(name);
             tracing::warn!(%error, file = %file.display(), "can't be removed");
         }
