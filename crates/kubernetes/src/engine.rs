@@ -43,6 +43,8 @@ pub struct Engine<'a> {
     index: Option<HeldIndex>,
     /// The node's registration, if this call has just read it, for a following release.
     registration: Option<Item>,
+    /// See [`Self::last_restore`]; `None` before the registration was read.
+    last_restore: Option<String>,
     view: View,
     /// Addresses that this call has noted in the view and has not tried to create, by pool.
     asked_for: HashSet<(String, IpAddr)>,
@@ -98,6 +100,7 @@ impl<'a> Engine<'a> {
         Self {
             index,
             registration: None,
+            last_restore: None,
             view,
             client,
             node: &node.name,

@@ -42,7 +42,9 @@ impl HeldIndex {
     /// The index of this node in this boot.
     pub(crate) fn open(cache_dir: &Path, node: &str, boot: Option<String>) -> Self {
         let path = cache_dir.join(format!("held_{node}"));
-        let folder = StateFolder::create(&path).inspect_err(|error| {
+        // Nobody else may rename the folder.
+        let folder = StateFolder::create(cache_dir).and_then(|_| StateFolder::create(&path));
+        let folder = folder.inspect_err(|error| {
             tracing::warn!(%error, folder = %path.display(), "each DEL lists addresses, and no ADD succeeds, since this folder can't be used");
         });
         Self {
@@ -94,6 +96,7 @@ impl HeldIndex {
     /// The folder, opened again. Its lock allows one caller at a time to list the node's
     /// addresses.
     pub(crate) fn lock_of_lists(&self) -> io::Result<StateFolder> {
+        self.usable()?;
         StateFolder::open(&self.path)
     }
 

@@ -5,7 +5,7 @@
 //! time since which the Node is missing. If the Node was never seen, nothing is concluded: the
 //! registration may have another name than its Node.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::SystemTime;
 
 use cluster::{EngineError, Kind};
@@ -18,7 +18,7 @@ use crate::{Client, Item, OtherResource, Replaced, Resource};
 const NODE_UID: &str = "ipam-delegated.io/node-uid";
 
 /// Annotation with a [`MissingNote`].
-const NODE_MISSING: &str = "ipam-delegated.io/node-missing";
+pub(crate) const NODE_MISSING: &str = "ipam-delegated.io/node-missing";
 
 /// Most times that a registration is written again, because others change it.
 const MOST_TRIES: u32 = 10;
@@ -144,14 +144,20 @@ impl RegisteredNode {
     }
 }
 
-/// Removes the note that the Node is missing from a node's registration: the node is running. With
-/// the right of nodes to update their registration.
-pub(crate) fn remove_note(client: &mut Client<'_>, node: &str) -> Result<(), EngineError> {
+/// Changes the annotations of a node's registration, if the node has one. With the right of nodes
+/// to update theirs.
+pub(crate) fn annotate(
+    client: &mut Client<'_>,
+    node: &str,
+    change: impl Fn(&mut BTreeMap<String, String>),
+) -> Result<(), EngineError> {
     for _ in 0..MOST_TRIES {
         let Some(mut item) = client.get(Resource::IpamNode, node)? else {
             return Ok(());
         };
-        if item.annotations.remove(NODE_MISSING).is_none() {
+        let before = item.annotations.clone();
+        change(&mut item.annotations);
+        if item.annotations == before {
             return Ok(());
         }
         let mut object = json!({

@@ -17,7 +17,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::ownership::must_be_ours;
-use crate::{FileId, lock_file, names_in, open_regular, read_whole};
+use crate::{FileId, lock_file, open_regular, read_whole};
 
 /// Modes of a folder and its files: only their owner has access.
 const PRIVATE: Modes = Modes {
@@ -243,18 +243,6 @@ impl StateFolder {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// Removes all files but the lock.
-    ///
-    /// # Errors
-    ///
-    /// An I/O error; some files may be removed.
-    pub fn clear(&self) -> io::Result<()> {
-        let files = names_in(&self.path)?.into_iter();
-        files
-            .filter(|name| name != LOCK)
-            .try_for_each(|name| self.remove(&name))
     }
 
     /// Renames `new` to `name`.

@@ -107,6 +107,31 @@ fn an_address_that_two_claim_is_shown_and_waits_for_a_person(cluster: &mut dyn P
     cluster.add("third", &two.config).result();
 }
 
+fn what_had_ended_before_a_restore_is_released_by_del(cluster: &mut dyn PoolCluster) {
+    cluster.define("lan", &json!({"subnet":"10.55.0.0/24"}));
+    let [one, two] = ["n1", "n2"].map(|name| Node::new(cluster, name, &cluster.addresses()));
+    let mut elsewhere = two.config.clone();
+    elsewhere["name"] = json!("othernet");
+    elsewhere["ipam"][cluster.engine()]["cacheDir"] =
+        json!(cluster.sandbox().root().join("other-cache"));
+    one.requests(cluster, "ended", "10.55.0.3").result();
+    cluster.add("ended", &elsewhere).result();
+    restored(cluster, [&one, &two]);
+    one.ipamctl(cluster, &["reconcile", "--begin", "n2"]);
+    // No record of it is left, so only the engine knows its address.
+    cluster.del("dead", &one.config).nothing();
+    two.reconciles(cluster);
+    one.reconciles(cluster);
+    assert_eq!(
+        cluster.holder("lan", "10.55.0.2")["containerID"],
+        json!("alive")
+    );
+    cluster.del("ended", &one.config).nothing();
+    cluster.del("ended", &elsewhere).nothing();
+    cluster.del("alive", &two.config).nothing();
+    assert_eq!(cluster.reserved("lan"), [""; 0]);
+}
+
 fn a_node_that_has_seen_a_later_state_gives_nothing_new_and_says_so(cluster: &mut dyn PoolCluster) {
     cluster.define("lan", &json!({"subnet":"10.55.0.0/24"}));
     let [one, two] = ["n1", "n2"].map(|name| Node::new(cluster, name, &cluster.addresses()));
@@ -252,6 +277,7 @@ fn a_node_that_has_booted_since_the_snapshot_registers_again(cluster: &mut dyn P
 promises! {
     after_a_restore_an_address_that_lives_is_given_to_nobody_else,
     an_address_that_two_claim_is_shown_and_waits_for_a_person,
+    what_had_ended_before_a_restore_is_released_by_del,
     a_node_that_has_seen_a_later_state_gives_nothing_new_and_says_so,
     after_a_restore_a_block_that_lives_is_claimed_again,
     a_record_that_cannot_be_read_keeps_the_node_from_having_said_everything,

@@ -208,12 +208,18 @@ fn after_a_restore_nothing_counts_that_was_compared_before() {
         cluster.config("n1", &cluster.addresses(), &json!([{"name": pool}]))
     };
     let first = of(&cluster, "first");
+    // `ipamctl` doesn't know this network.
+    let mut elsewhere = first.clone();
+    elsewhere["name"] = json!("othernet");
+    elsewhere["ipam"]["kubernetes"]["cacheDir"] = json!(cluster.sandbox.root().join("other-cache"));
     PoolCluster::define(&cluster, "first", &json!({"subnet": "10.1.0.0/24"}));
     cluster.save();
     let shared: &dyn PoolCluster = &cluster;
     shared.define("first", &json!({"subnet": "10.1.1.0/24"}));
-    shared.add("a", &first).result();
-    shared.del("a", &first).nothing();
+    for config in [&first, &elsewhere] {
+        shared.add("a", config).result();
+        shared.del("a", config).nothing();
+    }
     let compared = generation(&cluster, "first");
     cluster.restore();
     let shared: &dyn PoolCluster = &cluster;
@@ -222,8 +228,10 @@ fn after_a_restore_nothing_counts_that_was_compared_before() {
     shared.add("a", &of(shared, "second")).result();
     shared.define("first", &json!({"subnet": "10.1.2.0/24"}));
     assert_eq!(generation(&cluster, "first"), compared);
-    let refused = shared.add("b", &first);
-    refused.refused(7, "overlaps with pool second (10.1.2.1-10.1.2.254)");
+    for config in [&first, &elsewhere] {
+        let refused = shared.add("b", config);
+        refused.refused(7, "overlaps with pool second (10.1.2.1-10.1.2.254)");
+    }
 }
 
 /// The same configuration, in which the first pool's address is requested.

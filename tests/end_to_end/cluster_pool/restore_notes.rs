@@ -81,6 +81,8 @@ fn a_restore_stops_old_and_new_pools_until_the_last_node_has_reconciled() {
     }
 
     assert_eq!(restore(&cluster), Value::Null);
+    // What was verified before the restore is verified once more.
+    requests("reconciled");
     // The note alone stops nothing. Only an administrator removes it.
     assert_eq!(requests("with-note"), ["POST", "GET", "GET", "GET"]);
     for config in [of("n1", "new"), of("n2", "blue")] {

@@ -1,7 +1,7 @@
 //! Any umask, and a user without privileges on the node.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -93,6 +93,31 @@ fn with_any_umask_nobody_else_reads_writes_or_locks_the_files_of_a_node() {
         call("DEL", "a", &addresses).nothing();
         call("DEL", "b", &blocks).nothing();
     }
+    assert!(cluster.held().is_empty(), "{:?}", cluster.held());
+}
+
+#[test]
+fn a_cache_folder_of_another_user_is_not_written_to_and_not_believed() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let cluster = ApiCluster::default();
+    let shared: &dyn PoolCluster = &cluster;
+    shared.define("red", &json!({"subnet": "10.1.0.0/24"}));
+    let config = shared.config("n1", &shared.addresses(), &json!([{"name": "red"}]));
+    shared.add("a", &config).result();
+    let [theirs, victim] = ["theirs", "victim"].map(|name| cluster.sandbox.root().join(name));
+    fs::create_dir(&victim).unwrap();
+    fs::create_dir(&theirs).unwrap();
+    let views = fs::read_dir(cluster.sandbox.root().join("n1/cache")).unwrap();
+    for planted in views.map(|entry| entry.unwrap().file_name()) {
+        symlink(&victim, theirs.join(planted)).unwrap();
+    }
+    std::os::unix::fs::chown(&theirs, Some(65534), Some(65534)).unwrap();
+    let mut other = config.clone();
+    other["ipam"]["kubernetes"]["cacheDir"] = json!(theirs);
+    // The index in the planted folder would know nothing of `a`.
+    shared.del("b", &other).nothing();
+    shared.del("a", &other).nothing();
+    assert_eq!(below(&victim), [""; 0].map(PathBuf::from));
     assert!(cluster.held().is_empty(), "{:?}", cluster.held());
 }
 

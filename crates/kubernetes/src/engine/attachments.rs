@@ -1,31 +1,33 @@
 //! Reads the addresses that nodes hold: those of an attachment from this node's index, others by
 //! their labels.
 
+use std::time::SystemTime;
+
 use cluster::{EngineError, HeldKey, Holding, Key, Kind as Failure, Stored};
-use cni::NetworkName;
 
 use super::Engine;
-use crate::objects::{attachment, held, stored};
-use crate::{Item, Replaced, Resource};
+use crate::node_objects::annotate;
+use crate::objects::{held, stored};
+use crate::{Item, Resource};
 
 /// Annotation of a registration: since this time, addresses of the node are being created
-/// elsewhere. Until it is removed, the node's index isn't complete.
-const TAKING_OVER: &str = "ipam-delegated.io/addresses-being-taken-over";
-
-/// Most times that an annotation is written again, because the registration was changed meanwhile.
-const MOST_TRIES: u32 = 10;
+/// elsewhere, or are those of a restored state. Until it is removed, the node's index isn't
+/// complete.
+pub(super) const TAKING_OVER: &str = "ipam-delegated.io/addresses-being-taken-over";
 
 impl Engine<'_> {
-    /// Tells a node that addresses are created for it elsewhere from now on. Until
-    /// [`Self::end_taking_over`], it asks the API server which addresses an attachment has, even if
+    /// Tells a node that addresses are created for it elsewhere from now on, or that its addresses
+    /// are those of a restored state. Until [`Self::end_taking_over`], it asks the API server which addresses an attachment has, even if
     /// this process is killed. (A node without a registration asks it anyway.)
     ///
     /// # Errors
     ///
     /// See [`cluster::Kind`].
     pub fn begin_taking_over(&mut self, node: &str) -> Result<(), EngineError> {
-        let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
-        self.annotate_node(node, (TAKING_OVER, Some(&now)))
+        let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        annotate(&mut self.client, node, |all| {
+            all.insert(TAKING_OVER.to_owned(), now.clone());
+        })
     }
 
     /// Tells a node that no more addresses are created for it elsewhere.
@@ -36,28 +38,9 @@ impl Engine<'_> {
     pub fn end_taking_over(&mut self, node: &str) -> Result<(), EngineError> {
         // For a node that has registered meanwhile.
         self.begin_taking_over(node)?;
-        self.annotate_node(node, (TAKING_OVER, None))
-    }
-
-    /// Annotates the registration of a node, if the node has one.
-    fn annotate_node(
-        &mut self,
-        node: &str,
-        annotation: (&str, Option<&str>),
-    ) -> Result<(), EngineError> {
-        for _ in 0..MOST_TRIES {
-            let Some(item) = self.client.get(Resource::IpamNode, node)? else {
-                return Ok(());
-            };
-            let annotated = self
-                .client
-                .annotate(Resource::IpamNode, &item, &[annotation])?;
-            if let Replaced::Done(_) = annotated {
-                return Ok(());
-            }
-        }
-        let msg = format!("the registration of {node} is changed by others all the time");
-        Err(super::unable(msg))
+        annotate(&mut self.client, node, |all| {
+            all.remove(TAKING_OVER);
+        })
     }
 
     /// The addresses that nodes hold.
@@ -67,18 +50,10 @@ impl Engine<'_> {
         {
             return Ok(found);
         }
-        let of = holding.attachment.as_ref().zip(holding.network.as_ref());
-        let of = of.map(|(of, network): (_, &NetworkName)| {
-            attachment(
-                network.as_str(),
-                of.container_id.as_str(),
-                of.ifname.as_str(),
-            )
-        });
-        let with = match (&of, &holding.node, &holding.pool) {
-            (Some(attachment), _, _) => Some(("attachment", attachment.as_str())),
-            (None, Some(node), _) => Some(("node", node.as_str())),
-            (None, None, pool) => pool.as_deref().map(|pool| ("pool", pool)),
+        // By the labels that the API server's policy protects.
+        let with = match (&holding.node, &holding.pool) {
+            (Some(node), _) => Some(("node", node.as_str())),
+            (None, pool) => pool.as_deref().map(|pool| ("pool", pool)),
         };
         let items = self.labelled(Resource::Address, with, false)?;
         Ok(items

@@ -58,11 +58,14 @@ impl Engine<'_> {
     ) -> Result<bool, EngineError> {
         let mut pools = Pools::of(conditions);
         // While a restore goes on, nodes claim their addresses again: what is verified of a pool
-        // meanwhile doesn't stay true.
-        let (marks, others): (Vec<&Condition>, Vec<&Condition>) = conditions
-            .iter()
-            .partition(|condition| **condition == &Condition::Empty(Group::Marks));
-        for condition in marks.into_iter().chain(others) {
+        // meanwhile doesn't stay true. The registration shows which restore has ended last.
+        let mut conditions = conditions.to_vec();
+        conditions.sort_by_key(|condition| match condition {
+            Condition::Empty(Group::Marks) => 0,
+            Condition::Value(Key::Node(_), _) | Condition::Revision(Key::Node(_), _) => 1,
+            _ => 2,
+        });
+        for condition in conditions {
             let holds = self.holds(condition, own, &mut pools)?;
             if !holds {
                 tracing::debug!(?condition, "a condition doesn't hold");
@@ -86,8 +89,12 @@ impl Engine<'_> {
                 }
                 Ok(item.map(|item| stored(Resource::Pool, item)))
             }
-            Key::Node(node) if *node == self.node && self.registration.is_some() => {
-                let item = self.registration.take();
+            Key::Node(node) if *node == self.node => {
+                let item = match self.registration.take() {
+                    Some(item) => Some(item),
+                    None => self.client.get(Resource::IpamNode, node)?,
+                };
+                self.note_last_restore(item.as_ref());
                 Ok(item.map(|item| stored(Resource::IpamNode, &item)))
             }
             _ => Ok(self.object(key)?.map(|(_, stored)| stored)),
@@ -174,13 +181,22 @@ impl Engine<'_> {
         }
     }
 
-    /// Verifies a property of a pool with this spec, unless a call of this node has done so.
+    /// Verifies a property of a pool with this spec, unless a call of this node has done so since
+    /// the last restore.
     pub(super) fn verify_once(
         &mut self,
         what: Verified,
-        pool: (&str, &str),
+        (pool, spec): (&str, &str),
         mut verify: impl FnMut(&mut Self) -> Result<bool, EngineError>,
     ) -> Result<bool, EngineError> {
-        self.beside_view(|engine, view, time| view.verify(what, pool, time, || verify(engine)))
+        let spec = match what {
+            Verified::BeforeRestores => spec.to_owned(),
+            Verified::WithoutBlocks | Verified::Apart => {
+                format!("{spec} {}", self.last_restore()?)
+            }
+        };
+        self.beside_view(|engine, view, time| {
+            view.verify(what, (pool, &spec), time, || verify(engine))
+        })
     }
 }

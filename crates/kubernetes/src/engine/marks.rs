@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use cluster::{Change, Condition, EngineError, Key, Kind as Failure, Stored};
 
+use super::attachments::TAKING_OVER;
 use super::{Engine, unable};
 use crate::Resource;
 use crate::names::{ANY_RESTORE, object_of};
-use crate::node_objects::remove_note;
+use crate::node_objects::{NODE_MISSING, annotate};
 use crate::objects::{restore, stored};
 use crate::{Created, Item, Replaced};
 
@@ -21,6 +22,9 @@ const MOST_TRIES: u32 = 50;
 
 /// Most attempts to delete the restore of the cluster.
 const MOST_SWEEPS: u32 = 10;
+
+/// Annotation of a registration: identifies the last restore that has ended on the node.
+const RECONCILED: &str = "ipam-delegated.io/reconciled";
 
 /// Time until the API server's policies see a change.
 const POLICY: Duration = Duration::from_millis(200);
@@ -49,9 +53,14 @@ impl Engine<'_> {
                 continue;
             };
             let must_be_missing = change.conditions.contains(&Condition::Missing(key.clone()));
-            if self.client.create(kind, &restore(&name), false)? == Created::Exists
-                && must_be_missing
+            let created = self.client.create(kind, &restore(&name), false)?;
+            // The node's index is of another state. The other marks name no node.
+            if let Key::Mark(node) = key
+                && !node.starts_with('.')
             {
+                self.begin_taking_over(node)?;
+            }
+            if created == Created::Exists && must_be_missing {
                 // The process that wrote the mark may have been killed before it wrote the rest.
                 let restore = self.renew_any_restore()?;
                 return self.note_in_pools(&restore).map(|()| false);
@@ -92,14 +101,33 @@ impl Engine<'_> {
         ))
     }
 
-    /// Ends a restore on this node, before its mark is deleted: what it has seen before doesn't count
-    /// any more, and neither does an older note that its Node is missing.
+    /// Ends a restore on this node, before its mark is deleted: what it has verified before doesn't
+    /// count any more, and neither does an older note that its Node is missing.
     pub(super) fn end_restore_here(&mut self) -> Result<(), EngineError> {
-        self.view.clear().map_err(|error| {
-            let msg = format!("this node's view of the pools can't be removed: {error}");
-            EngineError::new(Failure::Io, msg)
-        })?;
-        remove_note(&mut self.client, self.node)
+        let id = format!("{:032x}", fastrand::u128(..));
+        annotate(&mut self.client, self.node, |all| {
+            all.remove(NODE_MISSING);
+            all.remove(TAKING_OVER);
+            all.insert(RECONCILED.to_owned(), id.clone());
+        })
+    }
+
+    /// Identifies the registration of this node, and the last restore that has ended on it. What
+    /// was verified with another one may have been so in a state that a restore has undone.
+    pub(super) fn last_restore(&mut self) -> Result<String, EngineError> {
+        if self.last_restore.is_none() {
+            let registration = self.client.get(Resource::IpamNode, self.node)?;
+            self.note_last_restore(registration.as_ref());
+        }
+        Ok(self.last_restore.clone().unwrap_or_default())
+    }
+
+    pub(super) fn note_last_restore(&mut self, registration: Option<&Item>) {
+        let id = |item: &Item| {
+            let restore = item.annotations.get(RECONCILED);
+            format!("{}/{}", item.uid, restore.map_or("", String::as_str))
+        };
+        self.last_restore = Some(registration.map_or_else(String::new, id));
     }
 
     /// Deletes the restore of the cluster, if no mark exists any more.

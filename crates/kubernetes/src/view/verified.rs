@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::{View, one_of_many};
 
-/// A property of a pool that stays true until its spec changes. See [`crate::Item::spec_id`].
+/// A property of a pool that stays true until its spec changes (see [`crate::Item::spec_id`]), or
+/// etcd is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verified {
     /// No node has a block of the pool.
