@@ -113,9 +113,10 @@ impl Engine<'_> {
     }
 
     /// Identifies the registration of this node, and the last restore that has ended on it. What
-    /// was verified with another one may have been so in a state that a restore has undone.
+    /// was verified with another one may have been so in a state that a restore has undone. Empty
+    /// without a node: then nothing is noted.
     pub(super) fn last_restore(&mut self) -> Result<String, EngineError> {
-        if self.last_restore.is_none() {
+        if self.last_restore.is_none() && !self.node.is_empty() {
             let registration = self.client.get(Resource::IpamNode, self.node)?;
             self.note_last_restore(registration.as_ref());
         }
