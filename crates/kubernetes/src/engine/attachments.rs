@@ -17,8 +17,9 @@ pub(super) const TAKING_OVER: &str = "ipam-delegated.io/addresses-being-taken-ov
 
 impl Engine<'_> {
     /// Tells a node that addresses are created for it elsewhere from now on, or that its addresses
-    /// are those of a restored state. Until [`Self::end_taking_over`], it asks the API server which addresses an attachment has, even if
-    /// this process is killed. (A node without a registration asks it anyway.)
+    /// are those of a restored state. Until [`Self::end_taking_over`], or until the restore has
+    /// ended on the node, it asks the API server which addresses an attachment has, even if this
+    /// process is killed. (A node without a registration asks it anyway.)
     ///
     /// # Errors
     ///
