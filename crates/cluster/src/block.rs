@@ -26,8 +26,8 @@ use std::path::{Path, PathBuf};
 use cni::{Call, Error};
 use state_files::boot_id;
 
+use crate::Node;
 use crate::node::boot_file::BootFile;
-use crate::{Definition, Engine, Key, Node};
 
 /// This node, and the files of its blocks.
 #[derive(Debug)]
@@ -50,16 +50,6 @@ impl<'a> BlockNode<'a> {
             incarnation: registration.map(|registration| registration.incarnation),
             node,
         })
-    }
-
-    /// A pool's definition in the node's file.
-    pub(crate) fn definition(
-        &self,
-        engine: &dyn Engine,
-        file: &PoolFile,
-    ) -> Result<Definition, Error> {
-        let json = serde_json::to_vec(&file.definition).expect("an object is JSON");
-        Definition::parse(&engine.path(&Key::Pool(file.pool().to_owned())), &json)
     }
 
     /// True if the blocks were compared with this engine after the node's registration in this

@@ -130,8 +130,23 @@ pub fn held_addresses(
 ///
 /// Those of the engine.
 pub fn claimed_blocks(engine: &mut dyn Engine) -> Result<Vec<ClaimedBlock>, EngineError> {
+    read_blocks(engine, None)
+}
+
+/// The claimed blocks of a pool in ascending order.
+pub(crate) fn claimed_blocks_of(
+    engine: &mut dyn Engine,
+    pool: &str,
+) -> Result<Vec<ClaimedBlock>, EngineError> {
+    read_blocks(engine, Some(pool.to_owned()))
+}
+
+fn read_blocks(
+    engine: &mut dyn Engine,
+    pool: Option<String>,
+) -> Result<Vec<ClaimedBlock>, EngineError> {
     let mut found = Vec::new();
-    for stored in engine.list(&Group::Blocks(None), true)? {
+    for stored in engine.list(&Group::Blocks(pool), true)? {
         if let Key::Block(pool, block) = &stored.key
             && let Ok(pool) = pool.parse()
         {

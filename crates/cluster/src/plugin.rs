@@ -1,11 +1,11 @@
 //! The two plugins of an engine: an allocator that reserves addresses one by one, and a selector
 //! of the node's blocks.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use cni::{About, Attachment, Call, Command, Error, Object, Plugin, Reply};
 
+use crate::block::BlockFiles;
 use crate::{ConfiguredCluster, Engine, address, block};
 
 /// Reads a plugin's settings.
@@ -103,8 +103,7 @@ impl Plugin for Allocator {
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
         self.place.with(call, |engine, cluster| {
             address::gc(engine, cluster.node(), call)?;
-            let blocks = std::fs::metadata(cluster.node().state_dir.join("blocks"));
-            if !matches!(blocks, Err(error) if error.kind() == io::ErrorKind::NotFound) {
+            if BlockFiles::may_exist(cluster.node()) {
                 warn(self.place.give_back(engine, cluster, call));
             }
             Ok(Reply::Nothing)

@@ -19,9 +19,9 @@ pub struct Holder {
     pub ifname: String,
     /// Time of the ADD by the node's clock.
     pub since: String,
-    /// The call that reserved the address: the chain's call ID, or a random text. `None` in a
-    /// value from an earlier release.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The call that reserved the address: the chain's call ID, or a random text. `None` in an
+    /// address that a person has created.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
 }
 

@@ -19,8 +19,7 @@ use cni::{Attachment, NetworkName};
 use rustix::fs::OFlags;
 use state_files::StateFolder;
 
-use crate::names::object_of;
-use crate::objects::attachment;
+use crate::names::{hash, object_of};
 
 /// Name of the file that says in which boot the index was completed.
 const COMPLETE: &str = "complete";
@@ -165,11 +164,11 @@ impl HeldIndex {
     }
 
     fn folder_of(&self, network: &NetworkName, of: &Attachment) -> PathBuf {
-        self.path.join(attachment(
+        self.path.join(hash(&[
             network.as_str(),
             of.container_id.as_str(),
             of.ifname.as_str(),
-        ))
+        ]))
     }
 }
 

@@ -7,7 +7,7 @@ use cluster::{BlockOwner, HeldKey, Holder, Key, Registration, Stored};
 use cni::Attachment;
 use serde_json::{Map, Value, json};
 
-use crate::names::{hash, key_of, object_of, prefix};
+use crate::names::{key_of, object_of, prefix};
 use crate::{GROUP, Item, Resource, VERSION};
 
 /// Keys of an address's `spec` that are not in its value.
@@ -36,7 +36,6 @@ pub(crate) fn object(key: &Key, value: &[u8], pod: &Pod) -> Option<Value> {
     match key {
         Key::Address(pool, ip) => {
             let holder = Holder::parse(value)?;
-            let attachment = attachment(&holder.network, &holder.container_id, &holder.ifname);
             spec.insert("pool".into(), pool.as_str().into());
             spec.insert("ip".into(), ip.to_string().into());
             for (key, label, text) in [
@@ -52,7 +51,6 @@ pub(crate) fn object(key: &Key, value: &[u8], pod: &Pod) -> Option<Value> {
             labels.add("prefix", &prefix(*ip));
             labels.add("node", &holder.node);
             labels.add("network", &holder.network);
-            labels.add("attachment", &attachment);
         }
         Key::Block(pool, cidr) => {
             spec.insert("pool".into(), pool.as_str().into());
@@ -147,11 +145,6 @@ pub(crate) fn restore(name: &str) -> Value {
 /// The path of an object for `kubectl get`: `addresses.ipam-delegated.io/blue.10.0.0.5`.
 pub(crate) fn path(kind: Resource, name: &str) -> String {
     format!("{}.{GROUP}/{name}", kind.plural())
-}
-
-/// Identifies an attachment, as a label value and as the name of the node's file.
-pub(crate) fn attachment(network: &str, container_id: &str, ifname: &str) -> String {
-    hash(&[network, container_id, ifname])
 }
 
 /// Full name of a label. A selector is this name, `=`, and the value.

@@ -65,7 +65,7 @@ impl Add<'_> {
         let node = BlockNode::open(self.node, self.data_dir, self.call)?;
         let file = node.files.read(&pool.name)?;
         if let Some(file) = file.filter(|file| node.is_verified(file)) {
-            let definition = node.definition(self.engine, &file)?;
+            let definition = file.definition(self.engine)?;
             match node.need(pool, &file, &definition)? {
                 Need::Nothing => return Ok(pool.with_blocks(&definition, file.used())),
                 Need::Soon => {
@@ -110,7 +110,7 @@ impl Add<'_> {
                 if let Some(error) = error {
                     tracing::warn!(pool = pool.name, %error, "no further block; going on while there is room");
                 }
-                let definition = node.definition(self.engine, &file)?;
+                let definition = file.definition(self.engine)?;
                 Ok(Some(pool.with_blocks(&definition, file.used())))
             }
             // Another machine has the node's name, and may use its blocks.
@@ -128,7 +128,7 @@ impl Add<'_> {
         if let Some(file) = &file
             && node.is_verified(file)
         {
-            let definition = node.definition(self.engine, file)?;
+            let definition = file.definition(self.engine)?;
             if node.need(pool, file, &definition)? == Need::Nothing {
                 return Ok(pool.with_blocks(&definition, file.used()));
             }

@@ -101,19 +101,14 @@ impl AskedPool {
     /// # Errors
     ///
     /// Code 5 if their directory can't be read.
-    pub(crate) fn free(
-        &self,
-        definition: &Definition,
-        file: &PoolFile,
-        data_dir: &Path,
-    ) -> Result<u128, Error> {
+    pub(crate) fn free(&self, definition: &Definition, file: &PoolFile) -> Result<u128, Error> {
         if file.used().next().is_none() {
             return Ok(0);
         }
         // The requested address may be in a block that the node has not claimed.
         let entry = self.without_request(definition, file.used());
         let ranges = Pool::read("the node's blocks", entry)?.ranges;
-        let reserved = reserved(data_dir, &self.name)?;
+        let reserved = reserved(file.data_dir(), &self.name)?;
         let taken = reserved.iter().filter(|ip| ranges.gives(**ip)).count();
         Ok(ranges.capacity().saturating_sub(taken as u128))
     }

@@ -54,7 +54,7 @@ fn entries(
     let mut entries = Vec::new();
     for pool in asked_pools(&call.config)? {
         if let Some(file) = node.files.read(&pool.name)? {
-            let definition = node.definition(engine, &file)?;
+            let definition = file.definition(engine)?;
             // A block that is put aside may still have an attachment's address.
             let blocks = file.blocks.iter().map(|block| block.cidr);
             entries.push(pool.without_request(&definition, blocks));

@@ -10,9 +10,9 @@ use ipam::IpNet;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use crate::Node;
 use crate::node::state_file::StateFile;
 use crate::value::BlockOwner;
+use crate::{Definition, Engine, Key, Node};
 
 /// Version of the file.
 const VERSION: u32 = 1;
@@ -26,26 +26,20 @@ pub struct PoolFile {
     prefix: String,
     pool: String,
     /// Directory of the reservations in these blocks.
-    #[serde(default)]
-    data_dir: Option<PathBuf>,
+    data_dir: PathBuf,
     /// Addresses of the engine with which the blocks were compared.
-    #[serde(default)]
     pub(crate) endpoints: Vec<String>,
     /// The pool's definition in the engine.
     pub definition: Object,
     /// The blocks that this node has.
     pub blocks: Vec<Block>,
     /// A block that is being claimed. The engine may already have it as this node's.
-    #[serde(default)]
     pub(crate) claiming: Option<Block>,
     /// The incarnation of the node when the blocks were last compared with the engine's.
-    #[serde(default)]
     pub(crate) verified_in: Option<String>,
     /// Revision of the definition from which on all blocks in the engine have its length.
-    #[serde(default)]
     pub(crate) one_length_since: Option<i64>,
     /// Time of the last claim that failed.
-    #[serde(default)]
     pub(crate) failed: Option<BootTime>,
 }
 
@@ -58,10 +52,8 @@ pub struct Block {
     /// The value in the engine.
     pub owner: BlockOwner,
     /// Since when GC has found the block empty.
-    #[serde(default)]
     pub(crate) empty_since: Option<BootTime>,
     /// Since when the block is put aside: no address is given from it, and it will be given back.
-    #[serde(default)]
     pub(crate) leaving_since: Option<BootTime>,
 }
 
@@ -115,41 +107,20 @@ impl BlockFiles {
         Ok(files)
     }
 
-    /// The files of all pools of which the node has blocks, each with its `dataDir`.
+    /// True if the node has such files, or if that is unknown.
+    pub(crate) fn may_exist(node: &Node) -> bool {
+        let folder = fs::metadata(node.state_dir.join("blocks"));
+        !matches!(folder, Err(error) if error.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// The files of all pools of which the node has blocks.
     ///
     /// # Errors
     ///
     /// Code 5 for a file or a folder that can't be read; code 7 for a file of another node.
-    pub fn all(node: &Node) -> Result<Vec<(Self, PoolFile)>, Error> {
-        let folder = node.state_dir.join("blocks");
-        if matches!(fs::metadata(&folder), Err(error) if error.kind() == io::ErrorKind::NotFound) {
-            return Ok(Vec::new());
-        }
-        let mut all = Vec::new();
-        let files = Self::open(node, PathBuf::new())?;
-        for pool in files.pools()? {
-            let Some(mut file) = files.read_of_any_folder(&pool)? else {
-                continue;
-            };
-            let data_dir = file
-                .data_dir
-                .take()
-                .filter(|path| !path.as_os_str().is_empty());
-            let data_dir = data_dir.ok_or_else(|| {
-                Error::io(
-                    folder.join(format!("{pool}.json")).display(),
-                    "it doesn't name its dataDir",
-                )
-            })?;
-            file.data_dir = Some(data_dir.clone());
-            all.push((Self::open(node, data_dir)?, file));
-        }
-        Ok(all)
-    }
-
-    /// `ipam.dataDir`.
-    pub fn data_dir(&self) -> &Path {
-        &self.data_dir
+    pub fn all(&self) -> Result<Vec<PoolFile>, Error> {
+        let read = |pool: String| self.read_of_any_folder(&pool).transpose();
+        self.pools()?.into_iter().filter_map(read).collect()
     }
 
     fn file(&self, pool: &str) -> Result<StateFile, Error> {
@@ -202,7 +173,7 @@ impl BlockFiles {
         let Some(bytes) = file.read()? else {
             return Ok(None);
         };
-        let mut content: PoolFile = serde_json::from_slice(&bytes)
+        let content: PoolFile = serde_json::from_slice(&bytes)
             .map_err(|error| file.failed(format_args!("it is no list of blocks: {error}")))?;
         if content.version != VERSION {
             let version = content.version;
@@ -222,9 +193,6 @@ impl BlockFiles {
                 ),
             ));
         }
-        content
-            .data_dir
-            .get_or_insert_with(|| self.data_dir.clone());
         Ok(Some(content))
     }
 
@@ -257,7 +225,7 @@ impl PoolFile {
             node: files.node.name.clone(),
             prefix: files.node.prefix.clone(),
             pool: pool.to_owned(),
-            data_dir: Some(files.data_dir.clone()),
+            data_dir: files.data_dir.clone(),
             endpoints: Vec::new(),
             definition,
             blocks: Vec::new(),
@@ -287,8 +255,14 @@ impl PoolFile {
     }
 
     /// Directory of the reservations in these blocks.
-    pub(crate) fn data_dir(&self) -> &Path {
-        self.data_dir.as_deref().unwrap_or(Path::new(""))
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    /// The pool's definition when the blocks were compared last.
+    pub(crate) fn definition(&self, engine: &dyn Engine) -> Result<Definition, Error> {
+        let json = serde_json::to_vec(&self.definition).expect("an object is JSON");
+        Definition::parse(&engine.path(&Key::Pool(self.pool.clone())), &json)
     }
 
     /// Uses a block again that was put aside: the wanted one, or any. False if there is none.

@@ -50,7 +50,7 @@ impl BlockNode<'_> {
                 false => Need::Now(Some(block)),
             });
         }
-        let free = pool.free(definition, file, self.files.data_dir())?;
+        let free = pool.free(definition, file)?;
         if free == 0 {
             return Ok(Need::Now(None));
         }

@@ -78,6 +78,6 @@ fn has_room(engine: &dyn Engine, node: &BlockNode<'_>, pool: &AskedPool) -> Resu
     let Some(file) = file.filter(|file| node.is_verified(file)) else {
         return Ok(false);
     };
-    let definition = node.definition(engine, &file)?;
-    Ok(pool.free(&definition, &file, node.files.data_dir())? > 0)
+    let definition = file.definition(engine)?;
+    Ok(pool.free(&definition, &file)? > 0)
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use cni::Error;
 use serde::{Deserialize, Serialize};
 
-use super::machine::Registration;
 use super::state_file::StateFile;
 use crate::Node;
 
@@ -23,18 +22,11 @@ const MOST_KEPT: usize = 32;
 struct Content {
     version: u32,
     node: String,
-    #[serde(default)]
     token: String,
     /// The last values that this disk has sent. After a restore, the engine may have an older one
     /// of them.
-    #[serde(default, rename = "confirmed")]
+    #[serde(rename = "confirmed")]
     sent: Vec<String>,
-    /// Values that an earlier release has sent and that were not answered.
-    #[serde(default, skip_serializing)]
-    pending: Vec<String>,
-    /// Version 1: the only value.
-    #[serde(default, skip_serializing)]
-    value: Option<String>,
 }
 
 /// The file. It survives a boot.
@@ -80,13 +72,9 @@ impl TokenFile {
             return Ok(None);
         };
         let failed = |why: String| self.file.failed(why);
-        let mut content: Content = serde_json::from_slice(&bytes)
+        let content: Content = serde_json::from_slice(&bytes)
             .map_err(|error| failed(format!("it is no token: {error}")))?;
-        if let (1, Some(value)) = (content.version, content.value.take()) {
-            let before = Registration::parse(value.as_bytes());
-            content.token = before.map(|before| before.token).unwrap_or_default();
-            content.sent = vec![value];
-        } else if content.version != VERSION {
+        if content.version != VERSION {
             let version = content.version;
             return Err(failed(format!(
                 "it is of version {version}, of a later release than this"
@@ -95,9 +83,6 @@ impl TokenFile {
         if content.token.is_empty() {
             return Err(failed("it has no token".to_owned()));
         }
-        content.version = VERSION;
-        let pending = std::mem::take(&mut content.pending);
-        content.sent.extend(pending);
         Ok(Some(content))
     }
 
@@ -116,8 +101,6 @@ impl TokenFile {
                     node: self.node.clone(),
                     token: random()?,
                     sent: Vec::new(),
-                    pending: Vec::new(),
-                    value: None,
                 },
             };
             let disk = self;
@@ -179,10 +162,6 @@ pub(crate) fn random() -> Result<String, Error> {
 mod tests {
     use super::*;
 
-    fn known(content: &str) -> Content {
-        serde_json::from_str(content).unwrap()
-    }
-
     fn node(folder: &std::path::Path) -> Node {
         Node {
             name: "n1".to_owned(),
@@ -193,21 +172,6 @@ mod tests {
             endpoints: Vec::new(),
             timeout: Duration::from_secs(1),
         }
-    }
-
-    #[test]
-    fn values_that_an_earlier_release_has_sent_are_this_disks() {
-        let folder = tempfile::tempdir().unwrap();
-        let disk = TokenFile::open(&node(folder.path())).unwrap();
-        let text = r#"{"version":2,"node":"n1","token":"t","confirmed":["a"],"pending":["b"]}"#;
-        disk.file.replace(text.as_bytes()).unwrap();
-        let sent = disk.locked(Duration::ZERO, |known| {
-            known.sends("c", Some(b"a"))?;
-            Ok(["a", "b", "c", "d"].map(|value| known.has_sent(value.as_bytes())))
-        });
-        assert_eq!(sent.unwrap(), Some([true, true, true, false]));
-        let written = String::from_utf8(disk.file.read().unwrap().unwrap()).unwrap();
-        assert_eq!(known(&written).sent, ["a", "b", "c"]);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Claims the addresses and blocks of a node again that a restored engine has lost.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use cni::Error;
 use ipam::IpNet;
 
 use crate::block::{BlockFiles, PoolFile, block_of, overlap, reserved};
+use crate::contents::{ClaimedBlock, claimed_blocks_of};
 use crate::try_again;
 use crate::value::{BlockOwner, Holder};
 use crate::{
@@ -160,22 +162,25 @@ pub fn reconcile_blocks(
     node: &Node,
 ) -> Result<Vec<(String, IpNet, Reconciled)>, Error> {
     // A claim writes its pool's file before it asks the engine.
-    let Some((files, _)) = BlockFiles::all(node)?.into_iter().next() else {
+    if !BlockFiles::may_exist(node) {
         return Ok(Vec::new());
-    };
+    }
+    let files = BlockFiles::open(node, PathBuf::new())?;
     let done = files.locked(node.timeout, || {
         let mut all = Vec::new();
-        for (files, file) in BlockFiles::all(node)? {
+        for file in files.all()? {
             let pool = file.pool().to_owned();
-            let claimed = claimed_blocks(engine, node, &pool)?;
-            give_back_unused(engine, identity, &files, &file, &claimed.of_this_node)?;
-            let known = definition_of(engine, &file)?;
-            for (cidr, owner) in living(node, &files, &file, &known)? {
-                let mut others = claimed.of_others.iter();
-                let overlapping = others.find(|(other, _)| overlap(*other, cidr));
+            let (own, others): (Vec<_>, Vec<_>) = claimed_blocks_of(engine, &pool)?
+                .into_iter()
+                .partition(|claimed| claimed.node() == node.name);
+            give_back_unused(engine, identity, &file, &own)?;
+            let known = file.definition(engine)?;
+            for (cidr, owner) in living(node, &file, &known)? {
+                let overlapping = others.iter().find(|other| overlap(other.block, cidr));
                 let state = match overlapping {
-                    Some((other, owner)) if *other != cidr => {
-                        Reconciled::Conflict(format!("block {other} is {owner}"))
+                    Some(other) if other.block != cidr => {
+                        let (block, owner) = (other.block, other.node());
+                        Reconciled::Conflict(format!("block {block} is node {owner}'s"))
                     }
                     _ => reconcile_block(engine, identity, pools, &known, &pool, cidr, &owner)?,
                 };
@@ -189,55 +194,25 @@ pub fn reconcile_blocks(
     })
 }
 
-/// The blocks of a pool in the engine. While there are marks, only blocks that are in use are
-/// claimed.
-#[derive(Default)]
-struct ClaimedBlocks {
-    of_this_node: Vec<(IpNet, BlockOwner)>,
-    /// Each with its owner for messages.
-    of_others: Vec<(IpNet, String)>,
-}
-
-fn claimed_blocks(
-    engine: &mut dyn Engine,
-    node: &Node,
-    pool: &str,
-) -> Result<ClaimedBlocks, Error> {
-    let mut claimed = ClaimedBlocks::default();
-    for stored in engine.list(&Group::Blocks(Some(pool.to_owned())), true)? {
-        let Key::Block(_, cidr) = stored.key else {
-            continue;
-        };
-        match BlockOwner::parse(&stored.value) {
-            Some(owner) if owner.node == node.name => claimed.of_this_node.push((cidr, owner)),
-            _ => {
-                let owner = BlockOwner::describe(&stored.value);
-                claimed.of_others.push((cidr, owner));
-            }
-        }
-    }
-    Ok(claimed)
-}
-
 /// Gives back the blocks of this node that are not in its file, and in which no address is
 /// reserved. While there are marks, no other node claims them. If an ADD uses one just now, the
 /// mark stays until it has ended, and the next run finds its reservation.
 fn give_back_unused(
     engine: &mut dyn Engine,
     identity: &Identity<'_>,
-    files: &BlockFiles,
     file: &PoolFile,
-    own: &[(IpNet, BlockOwner)],
+    own: &[ClaimedBlock],
 ) -> Result<(), Error> {
     let pool = file.pool();
-    let reserved = reserved(files.data_dir(), pool)?;
-    for (cidr, owner) in own {
+    let reserved = reserved(file.data_dir(), pool)?;
+    for claimed in own {
+        let cidr = &claimed.block;
         let is_listed = file.blocks.iter().any(|block| overlap(block.cidr, *cidr));
         if is_listed || reserved.iter().any(|ip| cidr.contains(ip)) {
             continue;
         }
         let key = Key::Block(pool.to_owned(), *cidr);
-        let is_same = Condition::Value(key.clone(), owner.to_value());
+        let is_same = Condition::Revision(key.clone(), claimed.revision);
         let outcome = engine.commit(&Change {
             conditions: vec![identity.is_current(), is_same],
             delete: vec![key],
@@ -250,17 +225,9 @@ fn give_back_unused(
     Ok(())
 }
 
-/// The pool's definition in the node's file.
-fn definition_of(engine: &dyn Engine, file: &PoolFile) -> Result<Definition, Error> {
-    let path = engine.path(&Key::Pool(file.pool().to_owned()));
-    let json = serde_json::to_vec(&file.definition).expect("an object is JSON");
-    Definition::parse(&path, &json)
-}
-
 /// The blocks of a pool that this node uses, each with its value.
 fn living(
     node: &Node,
-    files: &BlockFiles,
     file: &PoolFile,
     definition: &Definition,
 ) -> Result<Vec<(IpNet, BlockOwner)>, Error> {
@@ -269,7 +236,7 @@ fn living(
         .map(|block| (block.cidr, block.owner.clone()))
         .collect();
     let ranges = &definition.pool.ranges;
-    let unlisted: BTreeSet<IpNet> = reserved(files.data_dir(), file.pool())?
+    let unlisted: BTreeSet<IpNet> = reserved(file.data_dir(), file.pool())?
         .into_iter()
         .filter(|ip| ranges.contains(*ip) && !blocks.iter().any(|(cidr, _)| cidr.contains(ip)))
         .filter_map(|ip| block_of(ip, definition.block?))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use cluster::block::{self, BlockFiles};
@@ -26,8 +26,12 @@ fn call(environment: &Environment) -> Call<'_> {
 
 /// The blocks in a node's file.
 fn listed(node: &Node) -> Vec<(String, BlockOwner)> {
-    let files = BlockFiles::all(node).unwrap();
-    let blocks = files.into_iter().flat_map(|(_, file)| file.blocks);
+    let files = BlockFiles::open(node, PathBuf::new()).unwrap();
+    let blocks = files
+        .all()
+        .unwrap()
+        .into_iter()
+        .flat_map(|file| file.blocks);
     blocks
         .map(|block| (block.cidr.to_string(), block.owner))
         .collect()
