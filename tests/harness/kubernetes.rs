@@ -27,7 +27,7 @@ use crate::repository;
 use control_plane::ControlPlane;
 
 #[cfg(feature = "tls")]
-pub use api::{ApiProxy, Fate, KubernetesApi, ProxiedRequest, Snapshot};
+pub use api::{Answer, ApiProxy, Fate, KubernetesApi, ProxiedRequest, Snapshot};
 pub use machine::KubernetesNode;
 pub use pod_image::POD_IMAGE;
 pub use pods::{Pod, pod, workload};

@@ -58,7 +58,7 @@ pub use installer::{
     Installation, Staying, installer_executable, plugin_of_version, write_executable,
 };
 #[cfg(feature = "tls")]
-pub use kubernetes::{ApiProxy, Fate, KubernetesApi, ProxiedRequest, Snapshot};
+pub use kubernetes::{Answer, ApiProxy, Fate, KubernetesApi, ProxiedRequest, Snapshot};
 pub use kubernetes::{
     ContainerRuntime, KUBECTL, KUBERNETES_PROGRAMS, KubernetesCluster, KubernetesNode, NODES,
     POD_IMAGE, Pod, RUNTIMES, claim, kubernetes_programs, pod, workload,

@@ -3,8 +3,6 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use harness::{ApiProxy, Flavour, Form, KubernetesApi, Sandbox, Snapshot};
 use serde_json::{Value, json};
@@ -72,13 +70,12 @@ impl ApiCluster {
 
     /// Deletes all objects; addresses and blocks first.
     fn empty(&self) {
-        let resources = RESOURCES.map(|resource| format!("{resource}.ipam-delegated.io"));
-        let words = ["delete", &resources.join(","), "--wait=false", "--all"];
-        // For up to half a minute after a restore, the API server refuses to delete a mark.
-        let until = Instant::now() + Duration::from_secs(60);
-        while !self.api.try_kubectl(&words).status.success() {
-            assert!(Instant::now() < until, "kubectl {words:?} fails");
-            sleep(Duration::from_millis(500));
+        for resource in RESOURCES {
+            let path = path(resource, "");
+            // For up to half a minute after a restore, the API server refuses to delete a mark.
+            self.api.wait_for(&format!("DELETE {path}"), || {
+                self.api.request("DELETE", &path, &Value::Null).is_success()
+            });
         }
         for (pool, _) in self.defined() {
             self.undefine(&pool);
@@ -94,22 +91,16 @@ impl ApiCluster {
         config
     }
 
-    /// Deletes objects of a resource.
-    pub(crate) fn delete(&self, resource: &str, which: &[&str]) {
-        let resource = format!("{resource}.ipam-delegated.io");
-        let words = [&["delete", &resource, "--wait=false"], which].concat();
-        self.api.kubectl(&words);
+    /// Deletes the object of this name; all objects of the resource if the name is empty or only a
+    /// selector, such as `?labelSelector=a%3Db`.
+    pub(crate) fn delete(&self, resource: &str, name: &str) {
+        self.api
+            .succeed("DELETE", &path(resource, name), &Value::Null);
     }
 
     /// The objects of a resource.
     pub(crate) fn objects(&self, resource: &str) -> Vec<Value> {
-        let path = format!("/apis/ipam-delegated.io/v1/{resource}");
-        let mut list: Value =
-            serde_json::from_str(&self.api.kubectl(&["get", "--raw", &path])).unwrap();
-        match list["items"].take() {
-            Value::Array(objects) => objects,
-            other => panic!("{path}: {other}"),
-        }
+        self.api.objects(resource)
     }
 
     /// The specs of a pool's objects.
@@ -119,14 +110,14 @@ impl ApiCluster {
         specs.retain(|spec| spec["pool"] == pool);
         specs
     }
+}
 
-    fn apply(&self, kind: &str, name: &str, spec: &Value) {
-        self.api.apply(&json!({
-            "apiVersion": "ipam-delegated.io/v1",
-            "kind": kind,
-            "metadata": {"name": name},
-            "spec": spec,
-        }));
+/// Path of a resource's object; of the whole resource without a name.
+fn path(resource: &str, name: &str) -> String {
+    let path = format!("/apis/ipam-delegated.io/v1/{resource}");
+    match name.is_empty() || name.starts_with('?') {
+        true => path + name,
+        false => format!("{path}/{name}"),
     }
 }
 
@@ -165,31 +156,28 @@ impl PoolCluster for ApiCluster {
     }
 
     fn define(&self, pool: &str, definition: &Value) {
-        let exists = self.defined().iter().any(|(name, _)| name == pool);
-        let pool = json!({
+        let mut object = json!({
             "apiVersion": "ipam-delegated.io/v1",
             "kind": "Pool",
             "metadata": {"name": pool},
             "spec": definition,
         });
-        if !exists {
-            return self.api.apply(&pool);
+        let known = self.api.request("GET", &path("pools", pool), &Value::Null);
+        if known.status == 404 {
+            return self.api.put("pools", &object);
         }
+        object["metadata"] = known.body["metadata"].clone();
         // The policy would refuse a definition that takes something away.
-        let file = self.sandbox.root().join("definition.json");
-        std::fs::write(&file, pool.to_string()).unwrap();
-        let file = file.to_str().unwrap();
-        self.api
-            .kubectl(&["replace", "--field-manager=ipamctl-import", "-f", file]);
+        let path = path("pools", pool) + "?fieldManager=ipamctl-import";
+        self.api.succeed("PUT", &path, &object);
     }
 
     fn undefine(&self, pool: &str) {
         // The policy refuses the deletion unless the status says that nothing is held.
-        let status = r#"{"status":{"reserved":0}}"#;
-        let resource = format!("pools.ipam-delegated.io/{pool}");
-        let words = ["patch", &resource, "--subresource=status", "--type=merge"];
-        self.api.kubectl(&[&words[..], &["-p", status]].concat());
-        self.delete("pools", &[pool]);
+        let status = path("pools", pool) + "/status";
+        let empty = json!({"status": {"reserved": 0}});
+        self.api.succeed("PATCH", &status, &empty);
+        self.delete("pools", pool);
     }
 
     fn defined(&self) -> Vec<(String, Value)> {
@@ -241,32 +229,42 @@ impl PoolCluster for ApiCluster {
 
     fn move_block(&self, pool: &str, block: &str, node: &str) {
         let name = format!("{pool}.{}", block.replace('/', "-"));
-        self.delete("blocks", &[&name]);
+        self.delete("blocks", &name);
         let label = |key: &str| format!("ipam-delegated.io/{key}");
-        self.api.apply(&json!({
+        let block = json!({
             "apiVersion": "ipam-delegated.io/v1",
             "kind": "Block",
             "metadata": {"name": name, "labels": {label("pool"): pool, label("node"): node}},
             "spec": {"pool": pool, "cidr": block, "node": node, "since": "2026-01-01T00:00:00Z"},
-        }));
+        });
+        self.api.put("blocks", &block);
     }
 
     fn lose_blocks(&self, pool: &str) {
-        self.delete("blocks", &["-l", &format!("ipam-delegated.io/pool={pool}")]);
+        let selector = format!("?labelSelector=ipam-delegated.io%2Fpool%3D{pool}");
+        self.delete("blocks", &selector);
     }
 
     fn registration(&self, node: &str) -> String {
-        let resource = format!("ipamnodes.ipam-delegated.io/{node}");
-        self.api.get(&resource, &[])[0]["spec"].to_string()
+        let object = self
+            .api
+            .succeed("GET", &path("ipamnodes", node), &Value::Null);
+        object["spec"].to_string()
     }
 
     fn set_registration(&self, node: &str, registration: &str) {
-        let registration = serde_json::from_str(registration).unwrap();
-        self.apply("IPAMNode", node, &registration);
+        let registration: Value = serde_json::from_str(registration).unwrap();
+        let object = json!({
+            "apiVersion": "ipam-delegated.io/v1",
+            "kind": "IPAMNode",
+            "metadata": {"name": node},
+            "spec": registration,
+        });
+        self.api.put("ipamnodes", &object);
     }
 
     fn lose_registrations(&self) {
-        self.delete("ipamnodes", &["--all"]);
+        self.delete("ipamnodes", "");
     }
 
     fn marks(&self) -> Vec<String> {

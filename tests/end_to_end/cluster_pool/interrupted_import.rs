@@ -71,7 +71,7 @@ fn an_import_that_is_interrupted_anywhere_is_made_up_for_by_the_next() {
             let refused = import(cluster, &direct, &wanted);
             let hint = "kubectl delete restores.ipam-delegated.io/import";
             assert!(refused.stderr.contains(hint), "{refused:?}");
-            api_cluster.delete("restores", &["import"]);
+            api_cluster.delete("restores", "import");
         }
         let again = import(cluster, &direct, &wanted);
         assert!(again.status.success(), "{number}: {again:?}");

@@ -83,7 +83,7 @@ fn after_a_restore_the_addresses_of_all_networks_are_claimed_whatever_url_they_h
     shared.add("a", &one).result();
     shared.add("b", &other).result();
     let held = cluster.held();
-    cluster.delete("addresses", &["--all"]);
+    cluster.delete("addresses", "");
     let sandbox = shared.sandbox();
     sandbox.write_conflist("20-other.conflist", &other);
     let administrator = shared.as_administrator(&one);
@@ -116,7 +116,7 @@ fn a_mark_whose_writer_was_killed_halfway_holds_on_all_nodes() {
     // As if it had been killed after the first of two creations.
     let removals: [&dyn Fn(); 2] = [
         &|| {
-            cluster.delete("restores", &["cluster"]);
+            cluster.delete("restores", "cluster");
             remove_note();
         },
         // As if it had been killed after the second one.

@@ -16,6 +16,7 @@
 mod faults;
 mod identities;
 mod proxy;
+mod requests;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,9 +33,21 @@ use crate::{Authority, CertificateFiles, Namespace, repository};
 
 pub use faults::Snapshot;
 pub use proxy::{ApiProxy, Fate, ProxiedRequest};
+pub use requests::Answer;
 
 /// Longest wait for an expected event.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The resources of our API group.
+const RESOURCES: [&str; 7] = [
+    "pools",
+    "addresses",
+    "blocks",
+    "ipamnodes",
+    "stickykeys",
+    "stickyaddresses",
+    "restores",
+];
 
 /// The API server, in separate namespaces. A process that uses it must run in its network
 /// namespace: see [`Self::enter`].
@@ -95,11 +108,7 @@ impl KubernetesApi {
         };
         let user = json!({"token": ADMINISTRATOR});
         api.write_kubeconfig(&api.kubeconfig(), &api.url(), &user);
-        api.control_plane.wait_until_ready();
-        api.wait_for("kube-system", || {
-            let words = ["get", "namespace", "kube-system"];
-            api.try_kubectl(&words).status.success()
-        });
+        api.wait_until_ready();
         Ok(api)
     }
 
@@ -240,10 +249,23 @@ impl KubernetesApi {
     pub fn install(&self) {
         self.apply_folder("docs/kubernetes-cluster-pool");
         self.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
-        self.wait_for("the kinds", || {
-            self.try_kubectl(&["get", "ipam"]).status.success()
-        });
+        for resource in RESOURCES {
+            let path = format!("/apis/ipam-delegated.io/v1/{resource}");
+            self.wait_for(&path, || self.answers(&path));
+        }
         self.wait_until_enforced();
+    }
+
+    /// Waits until the API server is ready, and has made its own objects.
+    fn wait_until_ready(&self) {
+        for path in ["/readyz", "/api/v1/namespaces/kube-system"] {
+            self.wait_for(path, || self.answers(path));
+        }
+    }
+
+    fn answers(&self, path: &str) -> bool {
+        let answer = self.request_as(ADMINISTRATOR, "GET", path, &Value::Null);
+        answer.is_ok_and(|answer| answer.is_success())
     }
 
     /// Waits until each policy refuses a violation.
@@ -258,23 +280,21 @@ impl KubernetesApi {
                 "containerID": "probe", "ifname": "probe", "since": ""
             },
         });
-        let file = self.root().join("probe.json");
-        let words = ["create", "--dry-run=server", "-f", file.to_str().unwrap()];
         let mut labelled = address.clone();
         labelled["metadata"]["labels"] = json!({
             "ipam-delegated.io/pool": "probe",
             "ipam-delegated.io/prefix": "10.0.0.0-24",
             "ipam-delegated.io/node": "probe",
         });
-        let another = self.kubeconfig_of_node("another");
-        for (object, kubeconfig, policy) in [
-            (&address, self.kubeconfig(), "labels.ipam-delegated.io"),
-            (&labelled, another, "nodes.ipam-delegated.io"),
+        let path = "/apis/ipam-delegated.io/v1/addresses?dryRun=All";
+        let another = self.token_of_node("another");
+        for (object, token, policy) in [
+            (&address, ADMINISTRATOR, "labels.ipam-delegated.io"),
+            (&labelled, &another, "nodes.ipam-delegated.io"),
         ] {
-            fs::write(&file, object.to_string()).unwrap();
             self.wait_for(policy, || {
-                let refusal = self.kubectl_with(&kubeconfig, &words).stderr;
-                String::from_utf8_lossy(&refusal).contains(policy)
+                let refusal = self.request_as(token, "POST", path, object);
+                refusal.is_ok_and(|refusal| refusal.body.to_string().contains(policy))
             });
         }
     }
@@ -289,7 +309,7 @@ impl KubernetesApi {
     ///
     /// # Panics
     ///
-    /// If it stays false for a minute.
+    /// If it stays false for two minutes.
     #[track_caller]
     pub fn wait_for(&self, what: &str, holds: impl Fn() -> bool) {
         let started = Instant::now();

@@ -43,7 +43,8 @@ impl KubernetesApi {
     /// If it can't be made.
     pub fn token_in_pod(&self, account: &str, node: &str) -> String {
         let name = format!("{account}-{node}");
-        self.apply(&json!({
+        let pods = "/api/v1/namespaces/kube-system/pods";
+        let pod = json!({
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name, "namespace": "kube-system"},
@@ -53,20 +54,11 @@ impl KubernetesApi {
                 "automountServiceAccountToken": false,
                 "containers": [{"name": "installer", "image": "none"}],
             },
-        }));
-        let pod = &self.get("pod", &["-n", "kube-system", &name])[0];
-        let uid = format!(
-            "--bound-object-uid={}",
-            pod["metadata"]["uid"].as_str().unwrap()
-        );
-        let pod = format!("--bound-object-name={name}");
-        let bound = ["--bound-object-kind=Pod", &pod, &uid];
-        let words = [
-            &["-n", "kube-system", "create", "token", account],
-            &bound[..],
-        ]
-        .concat();
-        self.kubectl(&words).trim().to_owned()
+        });
+        let created = self.request("POST", pods, &pod);
+        assert!(created.is_success() || created.status == 409, "{created:?}");
+        let pod = self.succeed("GET", &format!("{pods}/{name}"), &Value::Null);
+        self.token("kube-system", account, Some(&pod))
     }
 
     /// The kubeconfig of a service account in an existing namespace. Its token is not bound to a
@@ -76,8 +68,8 @@ impl KubernetesApi {
     ///
     /// If it can't be made.
     pub fn kubeconfig_of_account(&self, namespace: &str, account: &str) -> PathBuf {
-        let token = self.kubectl(&["-n", namespace, "create", "token", account]);
-        self.kubeconfig_with_token(&format!("{namespace}-{account}"), token.trim())
+        let token = self.token(namespace, account, None);
+        self.kubeconfig_with_token(&format!("{namespace}-{account}"), &token)
     }
 
     /// The kubeconfig of a user with a certificate for this name.

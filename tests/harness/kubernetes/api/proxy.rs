@@ -12,13 +12,11 @@ use std::thread;
 use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
-};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, ServerConfig, ServerConnection, StreamOwned};
 
 use super::KubernetesApi;
-use crate::kubernetes::control_plane::ControlPlane;
+use super::requests::{client_config, connect, read_to_end};
 
 /// A request from the client.
 #[derive(Clone, Debug)]
@@ -214,23 +212,14 @@ impl Shared {
 
     /// The answer of the API server with headers and body, on a separate connection.
     fn hand_on(&self, request: &ProxiedRequest) -> std::io::Result<Vec<u8>> {
-        let name = ServerName::try_from(ControlPlane::HOST).unwrap();
-        let connection = ClientConnection::new(Arc::clone(&self.client), name).unwrap();
-        let stream = TcpStream::connect(ControlPlane::API)?;
-        let mut stream = StreamOwned::new(connection, stream);
+        let mut stream = connect(Arc::clone(&self.client))?;
         let kept = request.head.iter();
         let kept = kept.filter(|line| !line.to_ascii_lowercase().starts_with("connection:"));
         let mut head: String = kept.flat_map(|line| [line, "\r\n"]).collect();
         head += "Connection: close\r\n\r\n";
         stream.write_all(head.as_bytes())?;
         stream.write_all(&request.body)?;
-        stream.flush()?;
-        let mut answer = Vec::new();
-        match stream.read_to_end(&mut answer) {
-            // The connection was closed without TLS's close_notify.
-            Err(_) if !answer.is_empty() => Ok(answer),
-            read => read.map(|_| answer),
-        }
+        read_to_end(&mut stream)
     }
 }
 
@@ -287,17 +276,4 @@ fn server_config(api: &KubernetesApi) -> Arc<ServerConfig> {
         .with_no_client_auth()
         .with_single_cert(vec![certificate], key);
     Arc::new(config.unwrap())
-}
-
-fn client_config(api: &KubernetesApi) -> Arc<ClientConfig> {
-    let mut roots = RootCertStore::empty();
-    let authority = CertificateDer::from_pem_file(api.ca()).unwrap();
-    roots.add(authority).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Arc::new(config)
 }
