@@ -4,14 +4,13 @@
 //! killed. A test starts one cluster and checks its claims one after the other, since a start
 //! takes ten to twenty seconds.
 
-#[cfg(feature = "tls")]
 mod api;
 mod control_plane;
 mod daemon;
 mod machine;
 mod pod_image;
 mod pods;
-mod programs;
+mod requests;
 mod runtime;
 
 use std::fmt::Debug;
@@ -21,17 +20,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::repository;
 use control_plane::ControlPlane;
 
-#[cfg(feature = "tls")]
-pub use api::{Answer, ApiProxy, Fate, KubernetesApi, ProxiedRequest, Snapshot};
+pub use api::{ApiProxy, Fate, KubernetesApi, ProxiedRequest, Snapshot};
 pub use machine::KubernetesNode;
 pub use pod_image::POD_IMAGE;
 pub use pods::{Pod, pod, workload};
-pub use programs::{KUBECTL, KUBERNETES_PROGRAMS, RUNTIMES, kubernetes_programs};
+pub use requests::Answer;
 pub use runtime::ContainerRuntime;
 
 /// The names of the nodes, as the manifests have them.
@@ -73,7 +72,7 @@ impl KubernetesCluster {
             .unwrap();
         let pod_image = pod_image::make(root.path()).map_err(|reason| reason.to_string())?;
         let images = [&[pod_image.as_path()], images].concat();
-        let control_plane = ControlPlane::launch(root.path(), &[])?;
+        let control_plane = ControlPlane::launch(root.path(), None, &[])?;
         let nodes: Result<Vec<KubernetesNode>, String> = (0..NODES.len())
             .map(|number| KubernetesNode::new(number, runtime, root.path(), &control_plane))
             .collect();
@@ -98,10 +97,11 @@ impl KubernetesCluster {
             node.start_kubelet();
         }
         cluster.wait_for("the nodes", || {
-            cluster.lines("kubectl get nodes -o name").len() == NODES.len()
+            cluster.objects("/api/v1/nodes").len() == NODES.len()
         });
         cluster.wait_for("the service account", || {
-            cluster.succeeds("kubectl get serviceaccount default")
+            let account = "/api/v1/namespaces/default/serviceaccounts/default";
+            cluster.control_plane.get(account).is_some()
         });
         Ok(cluster)
     }
@@ -250,16 +250,26 @@ impl KubernetesCluster {
     /// Creates a namespace, and waits until pods can be created in it.
     pub fn make_namespace(&self, name: &str) {
         self.sh(&format!("kubectl create namespace {name}"));
-        let account = format!("kubectl -n {name} get serviceaccount default");
-        self.wait_for(&account, || self.succeeds(&account));
+        let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
+        self.wait_for(&account, || self.control_plane.get(&account).is_some());
+    }
+
+    /// The objects at this path of the API server, such as `/api/v1/pods`; empty if it doesn't
+    /// answer.
+    pub fn objects(&self, path: &str) -> Vec<Value> {
+        let list = self.control_plane.get(path);
+        match list.map(|mut list| list["items"].take()) {
+            Some(Value::Array(objects)) => objects,
+            _ => Vec::new(),
+        }
     }
 
     /// The names of the nodes that are ready.
     pub fn ready_nodes(&self) -> Vec<String> {
-        let of_each = "{range .items[*]}{.metadata.name} {.status.conditions[?(@.type==\"Ready\")].status}{\"\\n\"}{end}";
-        let all = self.lines(&format!("kubectl get nodes -o 'jsonpath={of_each}'"));
-        let ready = all.iter().filter_map(|line| line.strip_suffix(" True"));
-        ready.map(str::to_owned).collect()
+        let nodes = self.objects("/api/v1/nodes");
+        let ready = nodes.iter().filter(|node| pods::is_ready(node));
+        let names = ready.filter_map(|node| node["metadata"]["name"].as_str());
+        names.map(str::to_owned).collect()
     }
 
     /// Waits until all nodes are ready.

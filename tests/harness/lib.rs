@@ -20,9 +20,9 @@ mod fake_docker;
 mod fault_walk;
 mod history;
 mod installer;
-// Without the feature `tls`, there is no API server, and parts of this module are unused.
-#[cfg_attr(not(feature = "tls"), allow(dead_code))]
+#[cfg(feature = "tls")]
 mod kubernetes;
+mod kubernetes_programs;
 mod node;
 mod plugins;
 mod reference;
@@ -58,11 +58,11 @@ pub use installer::{
     Installation, Staying, installer_executable, plugin_of_version, write_executable,
 };
 #[cfg(feature = "tls")]
-pub use kubernetes::{Answer, ApiProxy, Fate, KubernetesApi, ProxiedRequest, Snapshot};
 pub use kubernetes::{
-    ContainerRuntime, KUBECTL, KUBERNETES_PROGRAMS, KubernetesCluster, KubernetesNode, NODES,
-    POD_IMAGE, Pod, RUNTIMES, claim, kubernetes_programs, pod, workload,
+    Answer, ApiProxy, ContainerRuntime, Fate, KubernetesApi, KubernetesCluster, KubernetesNode,
+    NODES, POD_IMAGE, Pod, ProxiedRequest, Snapshot, claim, pod, workload,
 };
+pub use kubernetes_programs::{KUBECTL, KUBERNETES_PROGRAMS, RUNTIMES, kubernetes_programs};
 pub use node::Node;
 pub use plugins::{ALLOCATOR, INSTALLER, MULTI_CALL, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, TOOL};
 pub use reference::{DNSMASQ, REFERENCE_PLUGINS, is_root, reference};

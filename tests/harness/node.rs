@@ -103,6 +103,7 @@ impl Node {
     }
 
     /// The process that holds the namespaces.
+    #[cfg(feature = "tls")]
     pub(crate) fn holder(&self) -> u32 {
         self.holder.id()
     }

@@ -15,8 +15,8 @@
 
 mod faults;
 mod identities;
+mod objects;
 mod proxy;
-mod requests;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,12 +28,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::control_plane::{ADMINISTRATOR, ControlPlane};
-use super::programs::KUBECTL;
+use crate::KUBECTL;
 use crate::{Authority, CertificateFiles, Namespace, repository};
 
 pub use faults::Snapshot;
 pub use proxy::{ApiProxy, Fate, ProxiedRequest};
-pub use requests::Answer;
 
 /// Longest wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -100,7 +99,7 @@ impl KubernetesApi {
         ];
         all.extend(arguments.iter().map(|word| (*word).to_owned()));
         let api = Self {
-            control_plane: ControlPlane::launch(root.path(), &all)?,
+            control_plane: ControlPlane::launch(root.path(), Some(authority.ca()), &all)?,
             authority,
             certificate,
             root,
@@ -108,7 +107,7 @@ impl KubernetesApi {
         };
         let user = json!({"token": ADMINISTRATOR});
         api.write_kubeconfig(&api.kubeconfig(), &api.url(), &user);
-        api.wait_until_ready();
+        api.control_plane.wait_until_ready();
         Ok(api)
     }
 
@@ -251,21 +250,9 @@ impl KubernetesApi {
         self.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
         for resource in RESOURCES {
             let path = format!("/apis/ipam-delegated.io/v1/{resource}");
-            self.wait_for(&path, || self.answers(&path));
+            self.wait_for(&path, || self.control_plane.get(&path).is_some());
         }
         self.wait_until_enforced();
-    }
-
-    /// Waits until the API server is ready, and has made its own objects.
-    fn wait_until_ready(&self) {
-        for path in ["/readyz", "/api/v1/namespaces/kube-system"] {
-            self.wait_for(path, || self.answers(path));
-        }
-    }
-
-    fn answers(&self, path: &str) -> bool {
-        let answer = self.request_as(ADMINISTRATOR, "GET", path, &Value::Null);
-        answer.is_ok_and(|answer| answer.is_success())
     }
 
     /// Waits until each policy refuses a violation.

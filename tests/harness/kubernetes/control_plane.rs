@@ -24,6 +24,7 @@ const READY: Duration = Duration::from_secs(120);
 
 pub(super) struct ControlPlane {
     node: Node,
+    ca: Option<PathBuf>,
     folder: PathBuf,
     daemons: Vec<Daemon>,
     /// Further arguments of the API server.
@@ -37,8 +38,13 @@ impl ControlPlane {
     /// Host and port of the API server.
     pub(super) const API: &str = "10.123.0.1:6443";
 
-    /// Starts etcd and the API server with these further arguments. Doesn't wait for them.
-    pub(super) fn launch(root: &Path, api_server_arguments: &[String]) -> Result<Self, String> {
+    /// Starts etcd and the API server with these further arguments. Doesn't wait for them. `ca` is
+    /// the file of the authority if the arguments have a certificate.
+    pub(super) fn launch(
+        root: &Path,
+        ca: Option<PathBuf>,
+        api_server_arguments: &[String],
+    ) -> Result<Self, String> {
         let folder = root.join("control-plane");
         fs::create_dir_all(&folder).unwrap();
         let node = Node::with_own_processes()?;
@@ -51,6 +57,7 @@ impl ControlPlane {
         ));
         let mut plane = Self {
             node,
+            ca,
             folder,
             daemons: Vec::new(),
             api_server_arguments: api_server_arguments.to_vec(),
@@ -90,21 +97,30 @@ impl ControlPlane {
         self.start("kube-apiserver", &arguments);
     }
 
-    /// Waits until the API server is ready.
+    /// Waits until the API server is ready, and has made its own objects.
     pub(super) fn wait_until_ready(&self) {
         let started = Instant::now();
-        let ready = format!(
-            "kubectl --kubeconfig={} get --raw /readyz",
-            self.kubeconfig().display()
-        );
-        while !self.node.succeeds(&ready) {
+        let needed = ["/readyz", "/api/v1/namespaces/kube-system"];
+        while needed.iter().any(|path| self.get(path).is_none()) {
             assert!(
                 started.elapsed() < READY,
                 "the API server isn't ready: {}",
                 fs::read_to_string(self.path("kube-apiserver.log")).unwrap_or_default()
             );
-            sleep(Duration::from_millis(200));
+            sleep(Duration::from_millis(100));
         }
+    }
+
+    /// The certificates of the authorities that have signed the API server's. Without a certificate
+    /// of the caller, the API server has made one.
+    pub(super) fn ca(&self) -> PathBuf {
+        let own = || {
+            format!(
+                "/proc/{}/root/run/certificates/apiserver.crt",
+                self.node.holder()
+            )
+        };
+        self.ca.clone().unwrap_or_else(|| own().into())
     }
 
     /// Starts the controllers and the scheduler.

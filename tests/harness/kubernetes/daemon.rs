@@ -6,8 +6,8 @@ use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::programs::kubernetes_programs;
 use crate::Node;
+use crate::kubernetes_programs;
 
 /// A running daemon. It ends with its PID namespace.
 pub(super) struct Daemon {

@@ -8,9 +8,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::control_plane::ControlPlane;
-use super::programs::kubernetes_programs;
 use super::runtime::ContainerRuntime;
 use super::{NODES, PATIENCE};
+use crate::kubernetes_programs;
 use crate::{Cgroup, Node};
 
 /// Mounts the control groups again, so that the node's are at the top. In version 2, only control

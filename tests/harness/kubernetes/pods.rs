@@ -29,14 +29,7 @@ impl KubernetesCluster {
     /// If the API server doesn't answer.
     #[track_caller]
     pub fn pods(&self) -> Vec<Pod> {
-        let listed = self.sh("kubectl get pods --all-namespaces -o json");
-        let listed: Value = serde_json::from_str(&listed).unwrap();
-        let mut pods: Vec<Pod> = listed["items"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(read)
-            .collect();
+        let mut pods: Vec<Pod> = self.objects("/api/v1/pods").iter().map(read).collect();
         pods.sort();
         pods
     }
@@ -99,17 +92,21 @@ fn pod_spec() -> Value {
     })
 }
 
+/// True if the API server has noted that a pod or a node is ready.
+pub(super) fn is_ready(object: &Value) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    let is_true = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+    conditions.is_some_and(|all| all.iter().any(is_true))
+}
+
 fn read(pod: &Value) -> Pod {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let conditions = pod["status"]["conditions"].as_array();
-    let is_true = |pod: &Value| pod["type"] == "Ready" && pod["status"] == "True";
-    let ready = conditions.is_some_and(|all| all.iter().any(is_true));
     Pod {
         namespace: text(&pod["metadata"]["namespace"]),
         name: text(&pod["metadata"]["name"]),
         node: text(&pod["spec"]["nodeName"]),
         address: text(&pod["status"]["podIP"]),
-        is_ready: ready && pod["metadata"]["deletionTimestamp"].is_null(),
+        is_ready: is_ready(pod) && pod["metadata"]["deletionTimestamp"].is_null(),
         on_host: pod["spec"]["hostNetwork"] == true,
     }
 }

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::pod_image::POD_IMAGE;
-use super::programs::kubernetes_programs;
 use crate::REFERENCE_PLUGINS;
+use crate::kubernetes_programs;
 
 /// A container runtime with reference plugins of the same age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

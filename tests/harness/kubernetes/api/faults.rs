@@ -25,7 +25,7 @@ impl KubernetesApi {
     /// If it doesn't become ready.
     pub fn start_api_server(&mut self) {
         self.control_plane.start_api_server();
-        self.wait_until_ready();
+        self.control_plane.wait_until_ready();
     }
 
     /// Stops the API server with SIGSTOP: it accepts connections and doesn't answer.
@@ -50,7 +50,7 @@ impl KubernetesApi {
     /// If it doesn't become ready.
     pub fn start_etcd(&mut self) {
         self.control_plane.start_etcd();
-        self.wait_until_ready();
+        self.control_plane.wait_until_ready();
     }
 
     /// Stops etcd with SIGSTOP: the API server runs, and can't read or write.

@@ -16,7 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ServerConfig, ServerConnection, StreamOwned};
 
 use super::KubernetesApi;
-use super::requests::{client_config, connect, read_to_end};
+use crate::kubernetes::requests::{client_config, connect, read_to_end};
 
 /// A request from the client.
 #[derive(Clone, Debug)]
@@ -103,7 +103,7 @@ impl ApiProxy {
             answers: Mutex::default(),
             held: Mutex::default(),
             server: server_config(api),
-            client: client_config(api),
+            client: client_config(&api.ca()).unwrap(),
         });
         let (sender, receiver) = channel();
         let (namespace, of_thread) = (api.namespace(), Arc::clone(&shared));

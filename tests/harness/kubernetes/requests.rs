@@ -2,19 +2,17 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::KubernetesApi;
-use crate::kubernetes::control_plane::{ADMINISTRATOR, ControlPlane};
-
-/// Path of our API group.
-const GROUP: &str = "/apis/ipam-delegated.io/v1";
+use super::control_plane::{ADMINISTRATOR, ControlPlane};
+use crate::Namespace;
 
 /// An answer of the API server.
 #[derive(Clone, Debug)]
@@ -32,21 +30,21 @@ impl Answer {
     }
 }
 
-impl KubernetesApi {
+impl ControlPlane {
     /// Sends a request with a user's token, from any network namespace. The body of a `PATCH` is a
     /// JSON merge patch.
     ///
     /// # Errors
     ///
     /// The API server can't be reached, or doesn't answer.
-    pub fn request_as(
+    pub(super) fn request_as(
         &self,
         token: &str,
         method: &str,
         path: &str,
         body: &Value,
     ) -> io::Result<Answer> {
-        let config = client_config(self);
+        let config = client_config(&self.ca())?;
         let content = match body {
             Value::Null => String::new(),
             body => body.to_string(),
@@ -60,10 +58,10 @@ impl KubernetesApi {
             "{method} {path} HTTP/1.0\r\nHost: {}\r\nAuthorization: Bearer {token}\r\n\
              Accept: application/json\r\nContent-Type: application/{kind}\r\n\
              Content-Length: {}\r\n\r\n{content}",
-            Self::ADDRESS,
+            Self::API,
             content.len()
         );
-        let namespace = self.namespace();
+        let namespace = Namespace::of(self.node());
         let exchange = move || {
             namespace.enter();
             exchange(config, message.as_bytes())
@@ -78,77 +76,11 @@ impl KubernetesApi {
         })
     }
 
-    /// Sends a request as the administrator, from any network namespace.
-    ///
-    /// # Panics
-    ///
-    /// If the API server can't be reached.
-    #[track_caller]
-    pub fn request(&self, method: &str, path: &str, body: &Value) -> Answer {
-        let answer = self.request_as(ADMINISTRATOR, method, path, body);
-        answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
-    }
-
-    /// As [`Self::request`]; returns the body of a successful answer.
-    ///
-    /// # Panics
-    ///
-    /// If the request is refused.
-    #[track_caller]
-    pub fn succeed(&self, method: &str, path: &str, body: &Value) -> Value {
-        let answer = self.request(method, path, body);
-        assert!(answer.is_success(), "{method} {path} {body}: {answer:?}");
-        answer.body
-    }
-
-    /// The objects of a resource of our API group.
-    ///
-    /// # Panics
-    ///
-    /// If they can't be listed.
-    #[track_caller]
-    pub fn objects(&self, resource: &str) -> Vec<Value> {
-        let mut list = self.succeed("GET", &format!("{GROUP}/{resource}"), &Value::Null);
-        match list["items"].take() {
-            Value::Array(objects) => objects,
-            other => panic!("{resource}: {other}"),
-        }
-    }
-
-    /// Creates an object of our API group, or merges its spec into the existing one.
-    ///
-    /// # Panics
-    ///
-    /// If the API server refuses it.
-    #[track_caller]
-    pub fn put(&self, resource: &str, object: &Value) {
-        let path = format!("{GROUP}/{resource}");
-        let created = self.request("POST", &path, object);
-        if created.status == 409 {
-            let path = format!("{path}/{}", object["metadata"]["name"].as_str().unwrap());
-            self.succeed("PATCH", &path, object);
-        } else {
-            assert!(created.is_success(), "{object}: {created:?}");
-        }
-    }
-
-    /// A token of a service account, bound to a pod if there is one.
-    ///
-    /// # Panics
-    ///
-    /// If the API server refuses it.
-    pub(super) fn token(&self, namespace: &str, account: &str, pod: Option<&Value>) -> String {
-        let mut request = json!({
-            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {},
-        });
-        if let Some(pod) = pod {
-            let (name, uid) = (&pod["metadata"]["name"], &pod["metadata"]["uid"]);
-            request["spec"]["boundObjectRef"] =
-                json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid});
-        }
-        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
-        let answer = self.succeed("POST", &path, &request);
-        answer["status"]["token"].as_str().unwrap().to_owned()
+    /// The object at this path as it is now; `None` if it can't be read.
+    pub(super) fn get(&self, path: &str) -> Option<Value> {
+        let answer = self.request_as(ADMINISTRATOR, "GET", path, &Value::Null);
+        let answer = answer.ok().filter(Answer::is_success)?;
+        Some(answer.body)
     }
 }
 
@@ -181,15 +113,17 @@ pub(super) fn read_to_end(
     }
 }
 
-pub(super) fn client_config(api: &KubernetesApi) -> Arc<ClientConfig> {
+/// The client's side of TLS, with the certificates of this file as authorities.
+pub(super) fn client_config(authorities: &Path) -> io::Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
-    let authority = CertificateDer::from_pem_file(api.ca()).unwrap();
-    roots.add(authority).unwrap();
+    for certificate in CertificateDer::pem_file_iter(authorities).map_err(io::Error::other)? {
+        roots.add(certificate.map_err(io::Error::other)?).unwrap();
+    }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    Arc::new(config)
+    Ok(Arc::new(config))
 }
