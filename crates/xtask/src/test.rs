@@ -68,6 +68,25 @@ const OF_ONE_FORM: [&str; 9] = [
 pub fn run() -> Result<()> {
     let started = Instant::now();
     step(&mut cargo(&["fmt", "--all", "--check"]))?;
+    install_what_is_needed()?;
+    let left_out = target_dir().join("left-out");
+    let _ = std::fs::remove_file(&left_out);
+    // One executable is linked at a time, by one processor.
+    let (plugins, dist) = thread::scope(|scope| {
+        let archives = scope.spawn(|| archives(&left_out));
+        let built = lints_and_documentation().and_then(|()| build_for_tests());
+        let dist = archives.join().expect("the thread doesn't panic");
+        anyhow::Ok((built?, dist?))
+    })?;
+    let tested = tests(&plugins, dist.as_deref(), &left_out);
+    let reported = left_out::report(&left_out);
+    tested.and(reported)?;
+    let seconds = started.elapsed().as_secs();
+    println!("All checks passed in {seconds} seconds.");
+    Ok(())
+}
+
+fn lints_and_documentation() -> Result<()> {
     let lints = ["clippy", "--quiet", "--workspace", "--all-targets"];
     for flavour in FLAVOURS {
         let deny = ["--", "--deny", "warnings"];
@@ -76,16 +95,7 @@ pub fn run() -> Result<()> {
     let doc = ["doc", "--quiet", "--workspace", "--no-deps"];
     let mut doc = cargo(&doc);
     doc.arg("--document-private-items");
-    step(doc.env("RUSTDOCFLAGS", "--deny warnings"))?;
-    install_what_is_needed()?;
-    let left_out = target_dir().join("left-out");
-    let _ = std::fs::remove_file(&left_out);
-    let tested = tests(&left_out);
-    let reported = left_out::report(&left_out);
-    tested.and(reported)?;
-    let seconds = started.elapsed().as_secs();
-    println!("All checks passed in {seconds} seconds.");
-    Ok(())
+    step(doc.env("RUSTDOCFLAGS", "--deny warnings"))
 }
 
 fn step(command: &mut Command) -> Result<()> {
@@ -101,33 +111,42 @@ fn timed<T>(step: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Runs unit, property and end-to-end tests, and the examples of the documentation.
-fn tests(left_out: &Path) -> Result<()> {
+/// Folders with separate plugins for the tests.
+struct Plugins {
+    verbose: PathBuf,
+    normal: PathBuf,
+}
+
+/// Builds whatever the tests need once, before several runs need it.
+fn build_for_tests() -> Result<Plugins> {
     println!("\n== building the plugins in both flavours");
     let [verbose, normal] = timed(|| {
         let [verbose, normal] = FLAVOURS.map(|flavour| flavour.build("dev"));
         build_tools("dev")?;
         anyhow::Ok([verbose?.separate, normal?.separate])
     })?;
-    let dist = archives(left_out)?;
     let examples = ["build", "--quiet", "--workspace", "--examples"];
     cargo::run(&mut cargo(&examples))?;
+    step(&mut cargo(&["test", "--quiet", "--workspace", "--no-run"]))?;
+    Ok(Plugins { verbose, normal })
+}
+
+/// Runs unit, property and end-to-end tests, and the examples of the documentation.
+fn tests(plugins: &Plugins, dist: Option<&Path>, left_out: &Path) -> Result<()> {
     let run = |form: &str, packages: Packages, words: &[&str]| {
         let mut tests = run_of_tests(packages);
         tests
             .arg("--")
             .args(words)
             .env("IPAM_DELEGATED_FORM", form)
-            .env(BUILT_PLUGINS, &normal)
-            .env("IPAM_DELEGATED_VERBOSE_PLUGINS", &verbose)
+            .env(BUILT_PLUGINS, &plugins.normal)
+            .env("IPAM_DELEGATED_VERBOSE_PLUGINS", &plugins.verbose)
             .env(LEFT_OUT_FILE, left_out);
-        if let Some(dist) = &dist {
+        if let Some(dist) = dist {
             tests.env("IPAM_DELEGATED_DIST", dist);
         }
         step(&mut tests)
     };
-    // Whatever is built for the tests is built once, before several runs need it.
-    step(&mut cargo(&["test", "--quiet", "--workspace", "--no-run"]))?;
     let original = match dist {
         Some(_) => original(left_out)?,
         None => None,

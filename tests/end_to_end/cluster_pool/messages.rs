@@ -224,7 +224,7 @@ fn the_cluster(said: &mut Said) {
     said.add("kinds that aren't there", &config);
     said.cluster.api.stop_api_server();
     let mut impatient = config;
-    impatient["ipam"]["kubernetes"]["timeout"] = json!("500ms");
+    impatient["ipam"]["kubernetes"]["timeout"] = json!("1s");
     said.add("the API server is away", &impatient);
     said.status("the API server is away, by STATUS", &impatient);
     said.gc("the API server is away, by GC", &impatient);

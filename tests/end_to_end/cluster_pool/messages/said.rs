@@ -82,14 +82,14 @@ impl Said {
     pub(super) fn add_with(&mut self, what: &str, kubeconfig: &Path) {
         let mut config = self.config("lan");
         config["ipam"]["kubernetes"]["kubeconfig"] = json!(kubeconfig);
-        config["ipam"]["kubernetes"]["timeout"] = json!("500ms");
+        config["ipam"]["kubernetes"]["timeout"] = json!("1s");
         self.add(what, &config);
     }
 
     /// An ADD with these variables in the runtime's environment.
     pub(super) fn add_in(&mut self, what: &str, variables: &[(&str, &str)]) {
         let mut config = self.config("lan");
-        config["ipam"]["kubernetes"]["timeout"] = json!("500ms");
+        config["ipam"]["kubernetes"]["timeout"] = json!("1s");
         let sandbox = &self.cluster.sandbox;
         let call = sandbox
             .call("ipam-delegated", "ADD", &config)
