@@ -1,10 +1,12 @@
 //! Reads and writes objects without kubectl, which takes a quarter of a second for each.
 
 use std::io;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::KubernetesApi;
+use super::{KubernetesApi, PATIENCE};
 use crate::kubernetes::control_plane::ADMINISTRATOR;
 use crate::kubernetes::requests::Answer;
 
@@ -28,15 +30,23 @@ impl KubernetesApi {
         self.control_plane.request_as(token, method, path, body)
     }
 
-    /// Sends a request as the administrator, from any network namespace.
+    /// Sends a request as the administrator, from any network namespace. Like kubectl, sends it
+    /// again if the API server asks for that, as it does after a start.
     ///
     /// # Panics
     ///
     /// If the API server can't be reached.
     #[track_caller]
     pub fn request(&self, method: &str, path: &str, body: &Value) -> Answer {
-        let answer = self.request_as(ADMINISTRATOR, method, path, body);
-        answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.request_as(ADMINISTRATOR, method, path, body);
+            let answer = answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+            if answer.status != 429 || Instant::now() > until {
+                return answer;
+            }
+            sleep(Duration::from_millis(200));
+        }
     }
 
     /// As [`Self::request`]; returns the body of a successful answer.
