@@ -7,43 +7,35 @@
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 
 use crate::config_map::Files;
 use crate::folder::{Folder, explained};
+use crate::installed_file::FileState;
 use crate::manifest::{self, MANIFEST};
 
 /// The conflists that this process has installed, each with its file's state after the rename. If
 /// a file is moved away and back, which containerd doesn't notice, its state differs.
-pub(crate) type Arrived = BTreeMap<String, Arrival>;
-
-/// State of a file after a rename that a runtime has noticed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Arrival {
-    inode: u64,
-    /// The change time: the kernel sets it with each rename and each write.
-    changed: (i64, i64),
-}
-
-impl Arrival {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            inode: metadata.ino(),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
-}
+pub(crate) type Arrived = BTreeMap<String, FileState>;
 
 /// The changes that give the folder these conflists.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
     /// Conflists to write.
     pub(crate) written: Vec<String>,
     /// Conflists to remove: installed earlier, and not wanted any more.
     pub(crate) removed: Vec<String>,
+    /// Installed conflists afterwards. A foreign file with the wanted content is none of them.
+    installed: Vec<String>,
+}
+
+impl Changes {
+    /// True if the folder has these conflists already.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.written.is_empty() && self.removed.is_empty()
+    }
 }
 
 /// The changes after which the folder has these conflists. This process writes each one at least
@@ -59,24 +51,24 @@ pub(crate) fn changes(path: &Path, files: &Files, arrived: &Arrived) -> Result<C
         let file = path.join(name);
         let shown = || file.display().to_string();
         let metadata = match fs::symlink_metadata(&file) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                changes.written.push(name.clone());
-                continue;
-            }
-            metadata => metadata.with_context(shown)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            metadata => Some(metadata.with_context(shown)?),
         };
-        let is_file = metadata.is_file();
+        let is_file = metadata.as_ref().is_some_and(Metadata::is_file);
         let is_same = is_file && fs::read(&file).with_context(shown)? == *content;
-        let is_ours = is_file && installed.contains(name);
-        if !is_same && !is_ours {
-            bail!(
+        if metadata.is_some() && !(is_file && installed.contains(name)) {
+            ensure!(
+                is_same,
                 "{} was not installed by ipam-installer, and stays: remove it, or move it away",
                 shown()
             );
+            continue;
         }
-        if !is_same || arrived.get(name) != Some(&Arrival::of(&metadata)) {
+        let state = metadata.as_ref().map(FileState::of);
+        if !is_same || arrived.get(name) != state.as_ref() {
             changes.written.push(name.clone());
         }
+        changes.installed.push(name.clone());
     }
     let gone = installed.into_iter();
     let gone = gone.filter(|name| !files.contains_key(name));
@@ -97,17 +89,17 @@ pub(crate) fn put(
 ) -> Result<()> {
     let mut put = || -> io::Result<()> {
         // The manifest is written first: it may name a file that doesn't exist.
-        let names: Vec<&String> = files.keys().chain(&changes.removed).collect();
+        let names: Vec<&String> = changes.installed.iter().chain(&changes.removed).collect();
         manifest::write(folder, &names)?;
         for name in &changes.written {
             folder.replace(name, &files[name], 0o644)?;
             let metadata = fs::symlink_metadata(folder.path_of(name))?;
-            arrived.insert(name.clone(), Arrival::of(&metadata));
+            arrived.insert(name.clone(), FileState::of(&metadata));
         }
         for name in &changes.removed {
             folder.remove(name)?;
         }
-        manifest::write(folder, &files.keys().collect::<Vec<_>>())?;
+        manifest::write(folder, &changes.installed)?;
         folder.file().sync_all()
     };
     put()
@@ -136,6 +128,7 @@ mod tests {
     use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
     use std::mem::MaybeUninit;
     use std::os::fd::AsFd;
+    use std::os::unix::fs::MetadataExt;
 
     fn put_all(path: &Path, files: &Files) -> Result<Changes> {
         put_again(path, files, &mut Arrived::new())
@@ -143,7 +136,7 @@ mod tests {
 
     fn put_again(path: &Path, files: &Files, arrived: &mut Arrived) -> Result<Changes> {
         let changes = changes(path, files, arrived)?;
-        if changes != Changes::default() {
+        if !changes.is_empty() {
             put(&Folder::open(path)?, files, &changes, arrived)?;
         }
         Ok(changes)
@@ -222,8 +215,18 @@ mod tests {
             fs::read_to_string(path.join("other.conflist")).unwrap(),
             "other"
         );
-        // A file with the wanted content is not refused, even if somebody else wrote it.
-        let same = put_all(path, &files(&[("other.conflist", "other")])).unwrap();
-        assert_eq!(same.removed, ["a.conflist", "c.conflist"]);
+        // A foreign file with the wanted content is neither refused nor replaced, nor removed later.
+        let inode = || fs::metadata(path.join("other.conflist")).unwrap().ino();
+        let before = inode();
+        let wanted = files(&[("other.conflist", "other"), ("d.conflist", "1")]);
+        let changes = put_all(path, &wanted).unwrap();
+        assert_eq!(changes.written, ["d.conflist"]);
+        assert_eq!(changes.removed, ["a.conflist", "c.conflist"]);
+        assert_eq!(inode(), before);
+        let installed = manifest::installed_files(path).unwrap();
+        assert_eq!(installed, ["d.conflist"]);
+        remove(&Folder::open(path).unwrap(), &installed).unwrap();
+        assert_eq!(fs::read_dir(path).unwrap().count(), 1);
+        assert_eq!(inode(), before);
     }
 }

@@ -1,6 +1,6 @@
 //! Installs an executable of the image under its names, and notices later changes.
 
-use std::fs::File;
+use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::installed_file::{FileState, Found, look};
 pub(crate) struct Placed {
     folder: PathBuf,
     executable: Executable,
-    /// State of the installed file; `None` before the installation.
+    /// State of the installed file; `None` until its content was read.
     state: Option<FileState>,
 }
 
@@ -45,14 +45,13 @@ impl Placed {
     ///
     /// An I/O error.
     pub(crate) fn is_in_place(&self) -> Result<bool> {
-        let shown = || self.folder.display().to_string();
-        let folder = match File::open(&self.folder) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-            folder => folder.with_context(shown)?,
-        };
         for name in self.executable.names() {
-            let state = FileState::of(&folder, name).with_context(shown)?;
-            if state.is_none() || state != self.state {
+            let path = self.folder.join(name);
+            let state = match fs::symlink_metadata(&path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+                found => FileState::of(&found.with_context(|| path.display().to_string())?),
+            };
+            if self.state != Some(state) {
                 return Ok(false);
             }
         }
@@ -69,12 +68,13 @@ impl Placed {
         let (names, content) = (self.executable.names(), self.executable.content()?);
         let (mut foreign, mut right, mut newest) = (Vec::new(), Vec::new(), None);
         for name in &names {
-            let path = folder.path_of(name).display().to_string();
-            match look(folder.file(), name, &content).with_context(|| path.clone())? {
+            let path = folder.path_of(name);
+            let shown = path.display();
+            match look(&path, &content).with_context(|| shown.to_string())? {
                 Found::Nothing => {}
                 Found::Wanted(state) => right.push(state),
                 Found::Ours(version) => newest = newest.max(version),
-                Found::Foreign(kind) => foreign.push(format!("{path} is {kind}")),
+                Found::Foreign(kind) => foreign.push(format!("{shown} is {kind}")),
             }
         }
         ensure!(
@@ -92,7 +92,9 @@ impl Placed {
             self.state = right.first().copied();
             return Ok(Vec::new());
         }
-        self.state = Some(folder.replace_links(&names, &content)?);
+        // The next check reads the new file once, and notes its state.
+        self.state = None;
+        folder.replace_links(&names, &content)?;
         Ok(names.into_iter().map(str::to_owned).collect())
     }
 
@@ -105,12 +107,13 @@ impl Placed {
         let content = self.executable.content()?;
         let mut removed = Vec::new();
         for name in self.executable.names() {
-            let shown = folder.path_of(name).display().to_string();
-            match look(folder.file(), name, &content).with_context(|| shown.clone())? {
+            let path = folder.path_of(name);
+            let shown = || path.display().to_string();
+            match look(&path, &content).with_context(shown)? {
                 Found::Nothing => {}
-                Found::Foreign(kind) => eprintln!("{shown} is {kind}, and stays"),
+                Found::Foreign(kind) => eprintln!("{} is {kind}, and stays", shown()),
                 Found::Wanted(_) | Found::Ours(_) => {
-                    folder.remove(name).with_context(|| shown)?;
+                    folder.remove(name).with_context(shown)?;
                     removed.push(name.to_owned());
                 }
             }
@@ -156,8 +159,8 @@ mod tests {
             put(&mut old, Replace::Any).unwrap(),
             ["ipam-delegated", "z"]
         );
-        assert!(old.is_in_place().unwrap());
         assert!(put(&mut old, Replace::Any).unwrap().is_empty());
+        assert!(old.is_in_place().unwrap());
         put(&mut new, Replace::Any).unwrap();
         assert!(!old.is_in_place().unwrap());
         let refused = put(&mut old, Replace::UpTo(&Version::new(1, 0, 0))).unwrap_err();

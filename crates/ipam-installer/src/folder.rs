@@ -7,17 +7,14 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, fchmod, flock, linkat, openat, renameat, statat,
-    unlinkat,
-};
+use rustix::fs::{AtFlags, Mode, OFlags, fchmod, linkat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
+use state_files::lock_file;
 
-use crate::installed_file::{EXECUTABLE, FileState};
+use crate::installed_file::EXECUTABLE;
 
 /// The lock file of a folder. It exists during an installation.
 const LOCK: &str = ".ipam-installer.lock";
@@ -28,9 +25,6 @@ pub(crate) const NEW: &str = ".ipam-installer.new";
 
 /// Longest wait for another installation.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Time between two attempts to lock.
-const RETRY: Duration = Duration::from_millis(20);
 
 /// A folder, open and locked against other installations.
 #[derive(Debug)]
@@ -109,18 +103,16 @@ impl Folder {
         Ok(renameat(&self.folder, NEW, &self.folder, name)?)
     }
 
-    /// Replaces these names by hard links to one new executable; returns its state. All links are
-    /// created before the first name is replaced, so a full disk changes nothing.
+    /// Replaces these names by hard links to one new executable. All links are created before the
+    /// first name is replaced, so a full disk changes nothing.
     ///
     /// # Errors
     ///
     /// An I/O error.
-    pub(crate) fn replace_links(&self, names: &[&str], content: &[u8]) -> Result<FileState> {
-        let replace = || -> io::Result<FileState> {
+    pub(crate) fn replace_links(&self, names: &[&str], content: &[u8]) -> Result<()> {
+        let replace = || -> io::Result<()> {
             let folder = &self.folder;
             write_new(folder, NEW, content, EXECUTABLE)?;
-            // Read before anybody else can change the file.
-            let state = FileState::of(folder, NEW)?.ok_or(ErrorKind::NotFound)?;
             let link = |name: &str| format!("{NEW}-{name}");
             for name in names {
                 linkat(folder, NEW, folder, link(name), AtFlags::empty())?;
@@ -129,8 +121,7 @@ impl Folder {
                 renameat(folder, link(name), folder, *name)?;
             }
             self.remove(NEW)?;
-            folder.sync_all()?;
-            Ok(state)
+            folder.sync_all()
         };
         let replaced = replace().map_err(|error| {
             let _ = self.remove_new();
@@ -209,20 +200,17 @@ pub(crate) fn explained(folder: &File, error: io::Error) -> anyhow::Error {
 fn lock(folder: &File) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let deadline = Instant::now() + PATIENCE;
-    while Instant::now() < deadline {
+    loop {
         let file = File::from(openat(folder, LOCK, flags, Mode::RUSR | Mode::WUSR)?);
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {
-                // The lock counts only if its file still has this name.
-                let inode = statat(folder, LOCK, AtFlags::SYMLINK_NOFOLLOW).map(|stat| stat.st_ino);
-                if inode == Ok(file.metadata()?.ino()) {
-                    return Ok(file);
-                }
-            }
-            Err(Errno::WOULDBLOCK) => {}
-            Err(error) => return Err(error.into()),
+        let left = deadline.saturating_duration_since(Instant::now());
+        if !lock_file(&file, Some(left), None)? {
+            break;
         }
-        sleep(RETRY);
+        // The lock counts only if its file still has this name.
+        let inode = statat(folder, LOCK, AtFlags::SYMLINK_NOFOLLOW).map(|stat| stat.st_ino);
+        if inode == Ok(file.metadata()?.ino()) {
+            return Ok(file);
+        }
     }
     let text = "another installation is at work in it";
     Err(io::Error::new(ErrorKind::WouldBlock, text))
@@ -248,16 +236,16 @@ mod tests {
         let path = root.path().join("bin");
         let folder = Folder::open(&path).unwrap();
         fs::write(path.join("a"), "old").unwrap();
-        let state = folder.replace_links(&["a", "b"], b"new").unwrap();
+        folder.replace_links(&["a", "b"], b"new").unwrap();
         drop(folder);
         assert_eq!(names(&path), ["a", "b"]);
-        let open = File::open(&path).unwrap();
-        for name in ["a", "b"] {
-            assert_eq!(FileState::of(&open, name).unwrap(), Some(state));
+        let files = ["a", "b"].map(|name| {
             assert_eq!(fs::read(path.join(name)).unwrap(), b"new");
-            let mode = fs::metadata(path.join(name)).unwrap().mode();
-            assert_eq!(mode & 0o7777, 0o755);
-        }
+            let metadata = fs::metadata(path.join(name)).unwrap();
+            assert_eq!(metadata.mode() & 0o7777, 0o755);
+            metadata.ino()
+        });
+        assert_eq!(files[0], files[1]);
     }
 
     #[test]
@@ -286,7 +274,7 @@ mod tests {
         let folder = Folder::open(root.path()).unwrap();
         std::thread::scope(|scope| {
             let second = scope.spawn(|| Folder::open(root.path()).map(|_| ()));
-            sleep(Duration::from_millis(60));
+            std::thread::sleep(Duration::from_millis(60));
             assert!(!second.is_finished());
             drop(folder);
             second.join().unwrap().unwrap();

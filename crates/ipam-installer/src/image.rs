@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use semver::Version;
+use state_files::names_in;
 
 /// The administrator's command.
 const TOOL: &str = "ipamctl";
@@ -96,11 +97,5 @@ impl Image {
 
 /// The names in a folder, sorted.
 fn names(folder: &Path) -> Result<Vec<String>> {
-    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
-    let mut names = Vec::new();
-    for entry in entries {
-        names.push(entry?.file_name().to_string_lossy().into_owned());
-    }
-    names.sort();
-    Ok(names)
+    names_in(folder).with_context(|| folder.display().to_string())
 }

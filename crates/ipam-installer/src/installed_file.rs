@@ -1,13 +1,15 @@
-//! Classifies a file in a folder: missing, wanted, another of this project, foreign.
+//! Classifies a file: missing, wanted, another of this project, foreign.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::fs::{self, Metadata};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use memchr::memmem;
 use plugin::VERSION_MARK;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat};
-use rustix::io::Errno;
+use rustix::fs::{CWD, Mode, OFlags};
 use semver::Version;
+use state_files::{FileId, open_regular};
 
 /// The mode of an installed executable.
 pub(crate) const EXECUTABLE: u32 = 0o755;
@@ -16,29 +18,17 @@ pub(crate) const EXECUTABLE: u32 = 0o755;
 /// file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileState {
-    device: u64,
-    inode: u64,
-    size: i64,
-    mode: u32,
-    modified: (i64, u64),
+    file: FileId,
+    /// The change time: the kernel sets it with each write, rename, link and change of the mode.
+    changed: (i64, i64),
 }
 
 impl FileState {
-    /// The state of a file in an open folder; `None` if it is missing.
-    pub(crate) fn of(folder: &File, name: &str) -> io::Result<Option<Self>> {
-        match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => Ok(None),
-            other => Ok(Some(Self::of_stat(&other?))),
-        }
-    }
-
-    fn of_stat(stat: &Stat) -> Self {
+    /// The state of the file with this metadata.
+    pub(crate) fn of(metadata: &Metadata) -> Self {
         Self {
-            device: stat.st_dev,
-            inode: stat.st_ino,
-            size: stat.st_size,
-            mode: stat.st_mode,
-            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            file: metadata.into(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
     }
 }
@@ -55,36 +45,37 @@ pub(crate) enum Found {
     /// empty file, or one with the wanted content and another mode.
     Ours(Option<Version>),
     /// A foreign file, with its kind.
-    Foreign(String),
+    Foreign(&'static str),
 }
 
-/// Classifies a file in a folder. Doesn't follow links.
+/// Classifies a file. Doesn't follow links.
 ///
 /// # Errors
 ///
 /// An I/O error: the owner of an unreadable file is unknown. Root without capabilities can't read
 /// a file with mode 0.
-pub(crate) fn look(folder: &File, name: &str, wanted: &[u8]) -> io::Result<Found> {
-    let stat = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Err(Errno::NOENT) => return Ok(Found::Nothing),
-        other => other?,
+pub(crate) fn look(path: &Path, wanted: &[u8]) -> io::Result<Found> {
+    let kind = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
+        metadata => metadata?.file_type(),
     };
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => {}
-        FileType::Symlink => return Ok(Found::Foreign("a symbolic link".to_owned())),
-        FileType::Directory => return Ok(Found::Foreign("a folder".to_owned())),
-        _ => return Ok(Found::Foreign("no regular file".to_owned())),
+    if !kind.is_file() {
+        let foreign = match kind {
+            _ if kind.is_symlink() => "a symbolic link",
+            _ if kind.is_dir() => "a folder",
+            _ => "no regular file",
+        };
+        return Ok(Found::Foreign(foreign));
     }
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let mut content = Vec::new();
-    let mut file = match openat(folder, name, flags, Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(Found::Nothing),
-        other => File::from(other?),
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
+    let (mut file, metadata) = match open_regular(CWD, path, flags, Mode::empty()) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
+        opened => opened?,
     };
-    let state = FileState::of_stat(&fstat(&file)?);
+    let mut content = Vec::new();
     file.read_to_end(&mut content)?;
-    if content == wanted && state.mode & 0o7777 == EXECUTABLE {
-        return Ok(Found::Wanted(state));
+    if content == wanted && metadata.mode() & 0o7777 == EXECUTABLE {
+        return Ok(Found::Wanted(FileState::of(&metadata)));
     }
     if content == wanted || content.is_empty() {
         return Ok(Found::Ours(None));
@@ -93,7 +84,7 @@ pub(crate) fn look(folder: &File, name: &str, wanted: &[u8]) -> io::Result<Found
         Some(version) => Found::Ours(Some(version)),
         // A truncated file of this project.
         None if wanted.starts_with(&content) => Found::Ours(None),
-        None => Found::Foreign("no executable of ipam-delegated".to_owned()),
+        None => Found::Foreign("no executable of ipam-delegated"),
     })
 }
 
@@ -110,13 +101,12 @@ pub(crate) fn version_in(content: &[u8]) -> Option<Version> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::{self, Permissions};
+    use std::fs::Permissions;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
     fn own_and_foreign_files_are_told_apart() {
         let folder = tempfile::tempdir().unwrap();
-        let open = File::open(folder.path()).unwrap();
         let wanted = b"\x7fELF wanted";
         let path = |name: &str| folder.path().join(name);
         let write = |name: &str, content: &[u8]| {
@@ -132,7 +122,7 @@ mod tests {
         write("script", b"#!/bin/sh\n");
         symlink("same", path("link")).unwrap();
         fs::create_dir(path("folder")).unwrap();
-        let look = |name: &str| look(&open, name, wanted).unwrap();
+        let look = |name: &str| look(&path(name), wanted).unwrap();
         assert_eq!(look("none"), Found::Nothing);
         assert!(matches!(look("same"), Found::Wanted(_)));
         for name in ["mode", "empty", "cut"] {

@@ -180,7 +180,7 @@ impl Node {
             return Ok(());
         }
         let changes = conflists::changes(path, &files, &self.arrived)?;
-        if changes == conflists::Changes::default() {
+        if changes.is_empty() {
             return Folder::clean(path);
         }
         let folder = Folder::open(path)?;
