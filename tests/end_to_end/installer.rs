@@ -288,3 +288,55 @@ fn a_removal_is_refused_while_addresses_are_reserved() {
     // A second removal is no error.
     installation.call(&release, &all).run().nothing();
 }
+
+#[test]
+fn a_container_that_starts_during_a_removal_keeps_its_plugins_and_its_conflist() {
+    let installation = Installation::default();
+    let release = installation.release("1.0.0");
+    let plugins = installation.sandbox.plugins();
+    fs::create_dir_all(&plugins).unwrap();
+    write_executable(&plugins.join("bridge"), "#!/bin/sh\n");
+    let (data, from) = (installation.path("data"), installation.path("config"));
+    let list = json!({"cniVersion": "1.0.0", "name": "mynet", "plugins": [{"type": "bridge", "ipam": {
+        "type": "ipam-delegated", "delegates": ["ipam-ds-ranges", "ipam-da-host-local"],
+        "ranges": [[{"subnet": "10.1.0.0/24"}]], "dataDir": data, "stateDir": installation.path("state")}}]});
+    fs::create_dir_all(&from).unwrap();
+    fs::write(from.join("10-mynet.conflist"), list.to_string()).unwrap();
+    let from = format!("--conflists-from={}", from.display());
+    let install = || installation.call(&release, &["--once", &from]).run();
+    install().nothing();
+    let net = installation.path("cni/net.d");
+    let installed = || {
+        let content = fs::read_to_string(net.join("10-mynet.conflist"));
+        (names(&plugins), names(&net), content.unwrap())
+    };
+    let before = installed();
+    // A container gets its address just after the look at the reservations.
+    let tool = release.join("sbin").join(TOOL);
+    let real = tool.with_extension("real");
+    fs::rename(&tool, &real).unwrap();
+    let (real, mynet) = (real.display(), data.join("mynet"));
+    let mynet = mynet.display();
+    write_executable(
+        &tool,
+        &format!(
+            "#!/bin/sh\n{real} \"$@\"\nstatus=$?\nmkdir -p {mynet}\n\
+             printf '8f3e52c1\\r\\neth0' > {mynet}/10.1.0.7\nexit $status\n"
+        ),
+    );
+    let output = installation.call(&release, &["--uninstall"]).run();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = &output.stderr;
+    assert!(said.contains("10.1.0.7 of 8f3e52c1 on mynet"), "{said}");
+    assert_eq!(installed(), before);
+    // The next removal removes the conflist as well.
+    fs::remove_dir_all(&data).unwrap();
+    fs::remove_file(&tool).unwrap();
+    fs::hard_link(format!("{real}"), &tool).unwrap();
+    installation
+        .call(&release, &["--uninstall"])
+        .run()
+        .nothing();
+    assert_eq!(names(&plugins), ["bridge"]);
+    assert!(names(&net).is_empty());
+}

@@ -107,6 +107,24 @@ pub(crate) fn put(
         .with_context(|| folder.path().display().to_string())
 }
 
+/// Installs removed conflists again, and their manifest.
+///
+/// # Errors
+///
+/// An I/O error.
+pub(crate) fn put_back(folder: &Folder, all: &Files, installed: &[String]) -> Result<()> {
+    let changes = Changes {
+        written: installed
+            .iter()
+            .filter(|name| all.contains_key(*name))
+            .cloned()
+            .collect(),
+        installed: installed.to_vec(),
+        ..Changes::default()
+    };
+    put(folder, all, &changes, &mut Arrived::new())
+}
+
 /// Removes these conflists, and then the manifest.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::arguments::Arguments;
+use crate::node::Node;
 use crate::verify;
 
 /// The IPAM plugin of this project's networks.
@@ -30,16 +30,21 @@ struct Row {
     record: Option<String>,
 }
 
-/// Refuses while this project's networks have reservations or records.
+/// Refuses while this project's networks have reservations or records, unless `--even-in-use` is
+/// given. `conflists` is a folder with the node's conflists, which name the folders of these.
 ///
 /// # Errors
 ///
 /// There are some, which the error names; or they can't be read.
-pub(crate) fn refuse(arguments: &Arguments, tool: &Path) -> Result<()> {
+pub(crate) fn refuse(node: &Node, conflists: &Path) -> Result<()> {
+    let (arguments, tool) = (&node.arguments, &node.image.tool.path);
+    if arguments.even_in_use {
+        return Ok(());
+    }
     let shown = || format!("{} ls", tool.display());
     let output = Command::new(tool)
         .arg("--conf-dir")
-        .arg(&arguments.conflists)
+        .arg(conflists)
         .arg("--data-dir")
         .arg(&arguments.data_dir)
         .arg("--state-dir")
@@ -55,7 +60,7 @@ pub(crate) fn refuse(arguments: &Arguments, tool: &Path) -> Result<()> {
         said.trim()
     );
     let rows: Vec<Row> = serde_json::from_slice(&output.stdout).with_context(shown)?;
-    let others = networks_of_others(&arguments.conflists)?;
+    let others = networks_of_others(conflists)?;
     let ours = rows.iter().filter(|row| {
         let network = row.network.as_deref().unwrap_or_default();
         row.record.is_some() || !others.contains(network)

@@ -67,9 +67,6 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
 }
 
 fn uninstall(node: &Node, signals: &Signals) -> Result<()> {
-    if !node.arguments.even_in_use {
-        in_use::refuse(&node.arguments, &node.image.tool.path)?;
-    }
     uninstall::uninstall(node)?;
     if node.arguments.wait {
         let status = Status {

@@ -1,18 +1,20 @@
 //! Removes an installation from a node: conflists first, plugins last.
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 
 use crate::arguments::Arguments;
 use crate::folder::Folder;
 use crate::manifest::{self, MANIFEST};
 use crate::node::{Node, exists, say};
-use crate::{catalogue, conflists, kubeconfig};
+use crate::{catalogue, conflists, in_use, kubeconfig, verify};
 
 /// Removes the installed files.
 ///
 /// # Errors
 ///
-/// An I/O error.
+/// The node has reservations or records; an I/O error.
 pub(crate) fn uninstall(node: &Node) -> Result<()> {
     let Arguments {
         conflists: net,
@@ -21,6 +23,7 @@ pub(crate) fn uninstall(node: &Node) -> Result<()> {
         sbin,
         ..
     } = &node.arguments;
+    in_use::refuse(node, net)?;
     let plugin_folder = match exists(plugins)? {
         true => Some(Folder::open(plugins)?),
         false => None,
@@ -29,11 +32,13 @@ pub(crate) fn uninstall(node: &Node) -> Result<()> {
         // Prevents another installer that is still running from restoring the files.
         node.take(folder)?;
     }
-    if exists(&net.join(MANIFEST))? {
-        let folder = Folder::open(net)?;
-        let installed = manifest::installed_files(net)?;
-        conflists::remove(&folder, &installed)?;
-        say("removed", net, &installed);
+    if exists(&net.join(MANIFEST))?
+        && let Err(error) = remove_conflists(node, net)
+    {
+        // Nothing else is removed, so an installer that is still running keeps the plugins.
+        drop(plugin_folder);
+        node.leave();
+        return Err(error);
     }
     for pools in pools {
         if catalogue::is_installed(pools)? {
@@ -56,5 +61,23 @@ pub(crate) fn uninstall(node: &Node) -> Result<()> {
         let removed = tool.remove(&Folder::open(sbin)?)?;
         say("removed", sbin, &removed);
     }
+    Ok(())
+}
+
+/// Removes the installed conflists. From then on, no container starts with them. One that has
+/// started since the first look at the reservations gets them back.
+fn remove_conflists(node: &Node, net: &Path) -> Result<()> {
+    let folder = Folder::open(net)?;
+    let installed = manifest::installed_files(net)?;
+    // They name the folders of reservations and records.
+    let all = verify::in_folder(net)?;
+    let copies = folder.path_of(verify::SCRATCH);
+    verify::write_copies(&copies, &all)?;
+    conflists::remove(&folder, &installed)?;
+    if let Err(error) = in_use::refuse(node, &copies) {
+        conflists::put_back(&folder, &all, &installed)?;
+        return Err(error);
+    }
+    say("removed", net, &installed);
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::config_map::Files;
 /// The key of an `ipam` section that names the catalogue.
 const POOLS_DIR: &str = "poolsDir";
 
-/// The name of [`Places::scratch`], which is beside the installed files.
+/// Name of a folder for copies of conflists, which is beside the installed files.
 pub(crate) const SCRATCH: &str = ".ipam-installer.new-check";
 
 /// Folders for a check.
@@ -49,18 +49,17 @@ pub(crate) fn check(
     moved: Option<(&Path, &Path)>,
 ) -> Result<()> {
     let scratch = &places.scratch;
-    let shown = || format!("{}", scratch.display());
-    fs::create_dir_all(scratch).with_context(shown)?;
-    for (name, content) in all {
-        // Invalid JSON is written as it is: `ipamctl check` reports it.
-        let list = serde_json::from_slice(content);
-        let moved_list = list.ok().zip(moved).map(|(mut list, (pools, staged))| {
-            redirect(&mut list, pools, staged);
-            list.to_string().into_bytes()
-        });
-        let content = moved_list.as_ref().unwrap_or(content);
-        fs::write(scratch.join(name), content).with_context(shown)?;
+    let mut copies = all.clone();
+    if let Some((pools, staged)) = moved {
+        for content in copies.values_mut() {
+            // Invalid JSON is written as it is: `ipamctl check` reports it.
+            if let Ok(mut list) = serde_json::from_slice(content) {
+                redirect(&mut list, pools, staged);
+                *content = list.to_string().into_bytes();
+            }
+        }
     }
+    write_copies(scratch, &copies)?;
     let mut errors = Vec::new();
     for name in checked.keys() {
         for finding in findings(places, &scratch.join(name))? {
@@ -90,6 +89,20 @@ pub(crate) fn check(
         bail!("{}; what is in use stays as it was", errors.join("; "));
     }
     Ok(())
+}
+
+/// Writes these files to a folder.
+///
+/// # Errors
+///
+/// An I/O error.
+pub(crate) fn write_copies(folder: &Path, files: &Files) -> Result<()> {
+    let write = || -> std::io::Result<()> {
+        fs::create_dir_all(folder)?;
+        let mut files = files.iter();
+        files.try_for_each(|(name, content)| fs::write(folder.join(name), content))
+    };
+    write().with_context(|| folder.display().to_string())
 }
 
 /// The conflists in a folder; empty if the folder is missing.
