@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{AtFlags, RenameFlags, renameat_with, unlinkat};
 use rustix::io::Errno;
+use state_files::names_in;
 
-use crate::config_map::Files;
+use crate::config_map::{Files, read_all};
 use crate::folder::{Folder, NEW, explained, write_new};
 use crate::manifest::{self, MANIFEST};
 
@@ -28,26 +29,12 @@ pub(crate) struct Staged<'a> {
 ///
 /// An I/O error.
 pub(crate) fn is_in_place(target: &Path, files: &Files) -> Result<bool> {
-    let shown = || format!("{}", target.display());
     if !is_installed(target)? {
         return Ok(false);
     }
-    // The manifest is in the folder as well.
-    let mut left = files.len() + 1;
-    for entry in fs::read_dir(target).with_context(shown)? {
-        let entry = entry.with_context(shown)?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let is_right = match files.get(&name) {
-            // An unreadable file is installed again.
-            Some(content) => fs::read(entry.path()).is_ok_and(|read| read == *content),
-            None => name == MANIFEST,
-        };
-        if !is_right {
-            return Ok(false);
-        }
-        left -= 1;
-    }
-    Ok(left == 0)
+    let names = names_in(target).with_context(|| target.display().to_string())?;
+    // The manifest is in the folder as well. An unreadable file is installed again.
+    Ok(names.len() == files.len() + 1 && read_all(target).is_ok_and(|found| found == *files))
 }
 
 /// True if the folder has a catalogue from the installer.

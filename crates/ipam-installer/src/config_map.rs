@@ -46,7 +46,12 @@ fn data(folder: &Path) -> io::Result<PathBuf> {
     }
 }
 
-fn read_all(folder: &Path) -> io::Result<Files> {
+/// The files in a folder, without hidden ones.
+///
+/// # Errors
+///
+/// An I/O error.
+pub(crate) fn read_all(folder: &Path) -> io::Result<Files> {
     let mut files = Files::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

@@ -45,7 +45,7 @@ impl Placed {
     ///
     /// An I/O error.
     pub(crate) fn is_in_place(&self) -> Result<bool> {
-        for name in self.executable.names() {
+        for name in &self.executable.names {
             let path = self.folder.join(name);
             let state = match fs::symlink_metadata(&path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -65,9 +65,9 @@ impl Placed {
     ///
     /// One of the names has a foreign file or a newer version; an I/O error.
     pub(crate) fn put(&mut self, folder: &Folder, replace: Replace<'_>) -> Result<Vec<String>> {
-        let (names, content) = (self.executable.names(), self.executable.content()?);
+        let (names, content) = (&self.executable.names, self.executable.content()?);
         let (mut foreign, mut right, mut newest) = (Vec::new(), Vec::new(), None);
-        for name in &names {
+        for name in names {
             let path = folder.path_of(name);
             let shown = path.display();
             match look(&path, &content).with_context(|| shown.to_string())? {
@@ -94,8 +94,8 @@ impl Placed {
         }
         // The next check reads the new file once, and notes its state.
         self.state = None;
-        folder.replace_links(&names, &content)?;
-        Ok(names.into_iter().map(str::to_owned).collect())
+        folder.replace_links(names, &content)?;
+        Ok(names.clone())
     }
 
     /// Removes the names that lead to an executable of this project; returns them.
@@ -106,7 +106,7 @@ impl Placed {
     pub(crate) fn remove(&self, folder: &Folder) -> Result<Vec<String>> {
         let content = self.executable.content()?;
         let mut removed = Vec::new();
-        for name in self.executable.names() {
+        for name in &self.executable.names {
             let path = folder.path_of(name);
             let shown = || path.display().to_string();
             match look(&path, &content).with_context(shown)? {
@@ -114,7 +114,7 @@ impl Placed {
                 Found::Foreign(kind) => eprintln!("{} is {kind}, and stays", shown()),
                 Found::Wanted(_) | Found::Ours(_) => {
                     folder.remove(name).with_context(shown)?;
-                    removed.push(name.to_owned());
+                    removed.push(name.clone());
                 }
             }
         }

@@ -109,7 +109,7 @@ impl Folder {
     /// # Errors
     ///
     /// An I/O error.
-    pub(crate) fn replace_links(&self, names: &[&str], content: &[u8]) -> Result<()> {
+    pub(crate) fn replace_links(&self, names: &[String], content: &[u8]) -> Result<()> {
         let replace = || -> io::Result<()> {
             let folder = &self.folder;
             write_new(folder, NEW, content, EXECUTABLE)?;
@@ -118,7 +118,7 @@ impl Folder {
                 linkat(folder, NEW, folder, link(name), AtFlags::empty())?;
             }
             for name in names {
-                renameat(folder, link(name), folder, *name)?;
+                renameat(folder, link(name), folder, name)?;
             }
             self.remove(NEW)?;
             folder.sync_all()
@@ -236,7 +236,9 @@ mod tests {
         let path = root.path().join("bin");
         let folder = Folder::open(&path).unwrap();
         fs::write(path.join("a"), "old").unwrap();
-        folder.replace_links(&["a", "b"], b"new").unwrap();
+        folder
+            .replace_links(&["a", "b"].map(str::to_owned), b"new")
+            .unwrap();
         drop(folder);
         assert_eq!(names(&path), ["a", "b"]);
         let files = ["a", "b"].map(|name| {

@@ -16,15 +16,11 @@ const TOOL: &str = "ipamctl";
 #[derive(Clone, Debug)]
 pub(crate) struct Executable {
     pub(crate) path: PathBuf,
-    names: Vec<String>,
+    /// Its names, sorted.
+    pub(crate) names: Vec<String>,
 }
 
 impl Executable {
-    /// Its names, sorted.
-    pub(crate) fn names(&self) -> Vec<&str> {
-        self.names.iter().map(String::as_str).collect()
-    }
-
     /// Its content.
     ///
     /// # Errors

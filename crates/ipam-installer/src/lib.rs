@@ -14,7 +14,6 @@ mod keeping;
 mod kubeconfig;
 mod manifest;
 mod node;
-mod node_subnets;
 mod placeholders;
 mod runtime_view;
 mod status;

@@ -1,9 +1,11 @@
 //! Installs all parts on a node, and repairs them later.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
+use ipnet::IpNet;
 use semver::Version;
 
 use crate::arguments::Arguments;
@@ -12,9 +14,8 @@ use crate::executables::{Placed, Replace};
 use crate::folder::Folder;
 use crate::image::Image;
 use crate::manifest::{self, MANIFEST, Owner};
-use crate::node_subnets::NodeSubnets;
 use crate::status::Status;
-use crate::{catalogue, conflists, kubeconfig, placeholders, runtime_view, verify};
+use crate::{api_server, catalogue, conflists, kubeconfig, placeholders, runtime_view, verify};
 
 /// A node, and what is installed on it.
 #[derive(Debug)]
@@ -26,7 +27,9 @@ pub(crate) struct Node {
     pub(crate) plugins: Vec<Placed>,
     pub(crate) tool: Option<Placed>,
     arrived: conflists::Arrived,
-    subnets: NodeSubnets,
+    /// Subnets of the node's pods, or the text of the error. Kubernetes never changes
+    /// `spec.podCIDRs` of a Node, so they are read once.
+    subnets: OnceCell<Result<Vec<IpNet>, String>>,
 }
 
 impl Node {
@@ -48,7 +51,7 @@ impl Node {
                 .collect(),
             tool: sbin.map(|folder| place(folder, image.tool.clone())),
             arrived: conflists::Arrived::new(),
-            subnets: NodeSubnets::new(&arguments),
+            subnets: OnceCell::new(),
             arguments,
             image,
         })
@@ -72,6 +75,10 @@ impl Node {
 
     /// Checks all parts in the order of their dependencies, and repairs those that have changed.
     pub(crate) fn look(&mut self) -> Status {
+        // After an error, each look asks the API server once, and not each part.
+        if self.subnets.get().is_some_and(Result::is_err) {
+            self.subnets = OnceCell::new();
+        }
         let up_to = Replace::UpTo(&self.version);
         let tool = put_tool(self.tool.as_mut(), &self.arguments, up_to);
         let parts = [
@@ -214,8 +221,26 @@ impl Node {
     /// This node's files of a ConfigMap, in which its subnets replace the placeholders.
     fn files(&self, from: &Path, extensions: &[&str]) -> Result<Files> {
         let files = files_for(from, self.arguments.node.as_deref(), extensions)?;
-        placeholders::replace(files, || self.subnets.get())
+        placeholders::replace(files, || self.subnets())
             .with_context(|| format!("{}: nothing of it is installed", from.display()))
+    }
+
+    fn subnets(&self) -> Result<Vec<IpNet>> {
+        let Arguments {
+            node,
+            service_account,
+            ..
+        } = &self.arguments;
+        let read = || {
+            let node = node.as_deref();
+            let node = node.context("--node doesn't say which node this is")?;
+            api_server::pod_cidrs(service_account, node)
+        };
+        let answer = self.subnets.get_or_init(|| {
+            let read: Result<_> = read();
+            read.map_err(|error| format!("{error:#}"))
+        });
+        answer.clone().map_err(anyhow::Error::msg)
     }
 
     /// The conflists that the node will have: those of the ConfigMap, and the existing other ones.
