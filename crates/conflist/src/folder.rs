@@ -98,6 +98,11 @@ pub fn readable(error: &io::Error) -> String {
 ///
 /// The folder cannot be read.
 pub fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    files_with(folder, &EXTENSIONS)
+}
+
+/// The files in a folder with one of these extensions, sorted. A missing folder has none.
+pub(crate) fn files_with(folder: &Path, extensions: &[&str]) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
@@ -106,7 +111,7 @@ pub fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     for entry in entries {
         let path = entry?.path();
         let extension = path.extension().and_then(|extension| extension.to_str());
-        let is_read = extension.is_some_and(|extension| EXTENSIONS.contains(&extension));
+        let is_read = extension.is_some_and(|extension| extensions.contains(&extension));
         if is_read && !path.is_dir() {
             files.push(path);
         }

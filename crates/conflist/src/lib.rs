@@ -2,11 +2,12 @@
 
 mod folder;
 
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use cni::{NetworkConfig, NetworkName, Object, SpecVersion};
 
+use folder::files_with;
 pub use folder::{EXTENSIONS, Found, Problem, files, read, readable};
 
 /// A network configuration file: a list of plugins (`*.conflist`), or a single plugin
@@ -57,17 +58,17 @@ impl Conflist {
             .is_some_and(|extension| extension == "conflist")
             || object.get("plugins").is_some() && object.get("type").is_none();
         let name = name(&object)?;
-        let version = version(&object)?;
+        let (version, unsupported_version) = version(&object)?;
         let plugins = if is_list {
-            listed(file, &object, &name, version.used)?
+            listed(file, &object, &name, version)?
         } else {
-            vec![PluginEntry::parse("", object.clone(), &name, version.used)?]
+            vec![PluginEntry::parse("", object.clone(), &name, version)?]
         };
         Ok(Self {
             file: file.to_owned(),
             name,
-            version: version.used,
-            unsupported_version: version.unsupported,
+            version,
+            unsupported_version,
             plugins,
             disable_gc: is_list && flag(&object, "disableGC")?,
             object,
@@ -176,22 +177,10 @@ fn beside(
     version: SpecVersion,
 ) -> Result<Vec<PluginEntry>, String> {
     let folder = file.parent().unwrap_or(Path::new(".")).join(name.as_str());
-    let failed = |error: io::Error| format!("{}: {error}", folder.display());
-    let entries = match std::fs::read_dir(&folder) {
-        Ok(entries) => entries,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Ok(Vec::new());
-        }
-        Err(error) => return Err(failed(error)),
+    let paths = match files_with(&folder, &["conf"]) {
+        Err(error) if error.kind() == ErrorKind::NotADirectory => return Ok(Vec::new()),
+        paths => paths.map_err(|error| format!("{}: {error}", folder.display()))?,
     };
-    let paths: Result<Vec<PathBuf>, io::Error> = entries.map(|entry| Ok(entry?.path())).collect();
-    let mut paths = paths.map_err(failed)?;
-    paths.retain(|path| {
-        path.extension()
-            .is_some_and(|extension| extension == "conf")
-            && !path.is_dir()
-    });
-    paths.sort();
     let read = |path: PathBuf| {
         let failed = |error: String| format!("{}: {error}", path.display());
         let content = read(&path).map_err(|e| failed(e.to_string()))?;
@@ -209,27 +198,17 @@ fn name(object: &Object) -> Result<NetworkName, String> {
     }
 }
 
-/// The version of a file.
-struct Version {
-    used: SpecVersion,
-    unsupported: Option<String>,
-}
-
-fn version(object: &Object) -> Result<Version, String> {
+/// The version of the calls, and the version that the file names if we don't support it.
+fn version(object: &Object) -> Result<(SpecVersion, Option<String>), String> {
     let one: Option<String> = object.read("", "cniVersion").map_err(|e| e.msg)?;
     let several: Option<Vec<String>> = object.read("", "cniVersions").map_err(|e| e.msg)?;
     let all: Vec<String> = several.into_iter().flatten().chain(one).collect();
     let known = all.iter().filter_map(|text| text.parse().ok()).max();
     Ok(match (known, all.first()) {
-        (Some(used), _) => Version {
-            used,
-            unsupported: None,
-        },
-        (None, said) => Version {
-            used: SpecVersion::V0_3_0,
-            // The specification's default.
-            unsupported: Some(said.cloned().unwrap_or_else(|| "0.1.0".to_owned())),
-        },
+        (Some(used), _) => (used, None),
+        (None, Some(said)) => (SpecVersion::V0_3_0, Some(said.clone())),
+        // The specification's default.
+        (None, None) => (SpecVersion::V0_3_0, Some("0.1.0".to_owned())),
     })
 }
 
