@@ -8,35 +8,33 @@ use anyhow::{Context, Result, bail, ensure};
 use semver::Version;
 
 use crate::folder::Folder;
-use crate::image::Executable;
 use crate::installed_file::{FileState, Found, look};
 
 /// An executable with its target folder.
 #[derive(Debug)]
 pub(crate) struct Placed {
     folder: PathBuf,
-    executable: Executable,
+    /// The executable in the image.
+    path: PathBuf,
+    /// The names under which it is installed, sorted.
+    names: Vec<String>,
     /// State of the installed file; `None` until its content was read.
     state: Option<FileState>,
 }
 
-/// Which installed versions may be replaced.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Replace<'a> {
-    /// Any version: a person has started this installer to get its version.
-    Any,
-    /// Versions that are not newer than this one.
-    UpTo(&'a Version),
-}
-
 impl Placed {
     /// An executable that is not installed yet, and its target folder.
-    pub(crate) fn new(folder: &Path, executable: Executable) -> Self {
+    pub(crate) fn new(folder: &Path, path: PathBuf, names: Vec<String>) -> Self {
         Self {
             folder: folder.to_owned(),
-            executable,
+            path,
+            names,
             state: None,
         }
+    }
+
+    fn content(&self) -> Result<Vec<u8>> {
+        fs::read(&self.path).with_context(|| self.path.display().to_string())
     }
 
     /// True if all names still lead to the installed file. Only metadata is read.
@@ -45,7 +43,7 @@ impl Placed {
     ///
     /// An I/O error.
     pub(crate) fn is_in_place(&self) -> Result<bool> {
-        for name in &self.executable.names {
+        for name in &self.names {
             let path = self.folder.join(name);
             let state = match fs::symlink_metadata(&path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -59,13 +57,13 @@ impl Placed {
     }
 
     /// Installs the executable, unless all names already lead to one file with its content;
-    /// returns the replaced names.
+    /// returns the replaced names. With `up_to`, a newer version than this one stays.
     ///
     /// # Errors
     ///
     /// One of the names has a foreign file or a newer version; an I/O error.
-    pub(crate) fn put(&mut self, folder: &Folder, replace: Replace<'_>) -> Result<Vec<String>> {
-        let (names, content) = (&self.executable.names, self.executable.content()?);
+    pub(crate) fn put(&mut self, folder: &Folder, up_to: Option<&Version>) -> Result<Vec<String>> {
+        let (names, content) = (&self.names, self.content()?);
         let (mut foreign, mut right, mut newest) = (Vec::new(), Vec::new(), None);
         for name in names {
             let path = folder.path_of(name);
@@ -82,7 +80,7 @@ impl Placed {
             "{}; nothing is installed: remove it, or move it away",
             foreign.join(", ")
         );
-        if let (Replace::UpTo(version), Some(newest)) = (replace, newest)
+        if let (Some(version), Some(newest)) = (up_to, newest)
             && newest > *version
         {
             let folder = self.folder.display();
@@ -104,9 +102,9 @@ impl Placed {
     ///
     /// An I/O error: the owner of an unreadable file is unknown.
     pub(crate) fn remove(&self, folder: &Folder) -> Result<Vec<String>> {
-        let content = self.executable.content()?;
+        let content = self.content()?;
         let mut removed = Vec::new();
-        for name in &self.executable.names {
+        for name in &self.names {
             let path = folder.path_of(name);
             let shown = || path.display().to_string();
             match look(&path, &content).with_context(shown)? {
@@ -125,6 +123,8 @@ impl Placed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::Arguments;
+    use clap::Parser;
     use plugin::VERSION_MARK;
     use std::fs;
     use std::os::unix::fs::symlink;
@@ -141,13 +141,21 @@ mod tests {
             let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
             fs::set_permissions(path, mode).unwrap();
         }
-        let image = crate::image::Image::in_folder(&from).unwrap();
-        Placed::new(&root.join("bin"), image.plugins[0].clone())
+        let bin = root.join("bin");
+        let words = [
+            "x",
+            "--from",
+            from.to_str().unwrap(),
+            "--plugins",
+            bin.to_str().unwrap(),
+        ];
+        let image = crate::image::Image::new(&Arguments::parse_from(words)).unwrap();
+        image.plugins.into_iter().next().unwrap()
     }
 
-    fn put(placed: &mut Placed, replace: Replace<'_>) -> Result<Vec<String>> {
+    fn put(placed: &mut Placed, up_to: Option<&Version>) -> Result<Vec<String>> {
         let folder = Folder::open(&placed.folder)?;
-        placed.put(&folder, replace)
+        placed.put(&folder, up_to)
     }
 
     #[test]
@@ -155,37 +163,34 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let [mut old, mut new] = ["1.0.0", "2.0.0"].map(|version| placed(root.path(), version));
         assert!(!old.is_in_place().unwrap());
-        assert_eq!(
-            put(&mut old, Replace::Any).unwrap(),
-            ["ipam-delegated", "z"]
-        );
-        assert!(put(&mut old, Replace::Any).unwrap().is_empty());
+        assert_eq!(put(&mut old, None).unwrap(), ["ipam-delegated", "z"]);
+        assert!(put(&mut old, None).unwrap().is_empty());
         assert!(old.is_in_place().unwrap());
-        put(&mut new, Replace::Any).unwrap();
+        put(&mut new, None).unwrap();
         assert!(!old.is_in_place().unwrap());
-        let refused = put(&mut old, Replace::UpTo(&Version::new(1, 0, 0))).unwrap_err();
+        let refused = put(&mut old, Some(&Version::new(1, 0, 0))).unwrap_err();
         assert!(
             refused.to_string().contains("newer version 2.0.0"),
             "{refused}"
         );
-        assert_eq!(put(&mut old, Replace::Any).unwrap().len(), 2);
+        assert_eq!(put(&mut old, None).unwrap().len(), 2);
         // A copy is not the same file.
         let path = |name: &str| root.path().join("bin").join(name);
         fs::copy(path("z"), path("x")).unwrap();
         fs::rename(path("x"), path("z")).unwrap();
-        assert_eq!(put(&mut old, Replace::Any).unwrap().len(), 2);
+        assert_eq!(put(&mut old, None).unwrap().len(), 2);
     }
 
     #[test]
     fn a_foreign_file_is_named_and_nothing_changes() {
         let root = tempfile::tempdir().unwrap();
         let [mut old, mut new] = ["1.0.0", "2.0.0"].map(|version| placed(root.path(), version));
-        put(&mut old, Replace::Any).unwrap();
+        put(&mut old, None).unwrap();
         let [ours, theirs] = ["ipam-delegated", "z"].map(|name| root.path().join("bin").join(name));
         let before = fs::read(&ours).unwrap();
         fs::remove_file(&theirs).unwrap();
         symlink("/nowhere", &theirs).unwrap();
-        let refused = put(&mut new, Replace::Any).unwrap_err();
+        let refused = put(&mut new, None).unwrap_err();
         assert!(refused.to_string().contains("symbolic link"), "{refused}");
         assert_eq!(fs::read(&ours).unwrap(), before);
         let folder = Folder::open(&new.folder).unwrap();

@@ -1,7 +1,6 @@
 //! Content of the image: the multi-call executable, the plugins with a network client, and
 //! `ipamctl`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -9,33 +8,20 @@ use anyhow::{Context, Result, ensure};
 use semver::Version;
 use state_files::names_in;
 
+use crate::arguments::Arguments;
+use crate::executables::Placed;
+
 /// The administrator's command.
 const TOOL: &str = "ipamctl";
-
-/// An executable with the names under which it is installed.
-#[derive(Clone, Debug)]
-pub(crate) struct Executable {
-    pub(crate) path: PathBuf,
-    /// Its names, sorted.
-    pub(crate) names: Vec<String>,
-}
-
-impl Executable {
-    /// Its content.
-    ///
-    /// # Errors
-    ///
-    /// It can't be read.
-    pub(crate) fn content(&self) -> Result<Vec<u8>> {
-        fs::read(&self.path).with_context(|| self.path.display().to_string())
-    }
-}
 
 /// The executables of the image.
 #[derive(Debug)]
 pub(crate) struct Image {
-    pub(crate) plugins: Vec<Executable>,
-    pub(crate) tool: Executable,
+    pub(crate) plugins: Vec<Placed>,
+    /// `ipamctl`, if it is installed on the node.
+    pub(crate) tool: Option<Placed>,
+    /// `ipamctl` in the image.
+    pub(crate) tool_path: PathBuf,
     /// Version, commit and flavour: `0.1.0 (4bf92f3577b3, normal)`.
     pub(crate) version: String,
 }
@@ -47,7 +33,8 @@ impl Image {
     /// # Errors
     ///
     /// An executable is missing, or doesn't run.
-    pub(crate) fn in_folder(from: &Path) -> Result<Self> {
+    pub(crate) fn new(arguments: &Arguments) -> Result<Self> {
+        let (from, target) = (&arguments.from, &arguments.plugins);
         let plugin = from.join("plugins/ipam-delegated");
         let shown = || plugin.display().to_string();
         let output = Command::new(&plugin).arg("--version").env_clear().output();
@@ -55,27 +42,22 @@ impl Image {
         ensure!(output.status.success(), "{}: {}", shown(), output.status);
         let answer = String::from_utf8_lossy(&output.stdout);
         let version = answer.trim().trim_start_matches("ipam-delegated ");
-        let mut plugins = vec![Executable {
-            names: names(&from.join("plugins"))?,
-            path: plugin.clone(),
-        }];
+        let names_of_plugin = names(&from.join("plugins"))?;
+        let mut plugins = vec![Placed::new(target, plugin.clone(), names_of_plugin)];
         let network = from.join("network-plugins");
         if network
             .try_exists()
             .with_context(|| network.display().to_string())?
         {
-            plugins.extend(names(&network)?.into_iter().map(|name| Executable {
-                path: network.join(&name),
-                names: vec![name],
-            }));
+            let names = names(&network)?.into_iter();
+            plugins.extend(names.map(|name| Placed::new(target, network.join(&name), vec![name])));
         }
-        let tool = Executable {
-            path: from.join("sbin").join(TOOL),
-            names: vec![TOOL.to_owned()],
-        };
+        let tool_path = from.join("sbin").join(TOOL);
+        let tool = |sbin| Placed::new(sbin, tool_path.clone(), vec![TOOL.to_owned()]);
         Ok(Self {
             plugins,
-            tool,
+            tool: arguments.sbin.as_deref().map(tool),
+            tool_path,
             version: version.to_owned(),
         })
     }

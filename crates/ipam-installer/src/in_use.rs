@@ -37,7 +37,7 @@ struct Row {
 ///
 /// There are some, which the error names; or they can't be read.
 pub(crate) fn refuse(node: &Node, conflists: &Path) -> Result<()> {
-    let (arguments, tool) = (&node.arguments, &node.image.tool.path);
+    let (arguments, tool) = (&node.arguments, &node.image.tool_path);
     if arguments.even_in_use {
         return Ok(());
     }

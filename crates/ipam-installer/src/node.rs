@@ -10,7 +10,7 @@ use semver::Version;
 
 use crate::arguments::Arguments;
 use crate::config_map::{Files, files_for};
-use crate::executables::{Placed, Replace};
+use crate::executables::Placed;
 use crate::folder::Folder;
 use crate::image::Image;
 use crate::manifest::{self, MANIFEST, Owner};
@@ -24,8 +24,6 @@ pub(crate) struct Node {
     pub(crate) image: Image,
     version: Version,
     pub(crate) owner: Owner,
-    pub(crate) plugins: Vec<Placed>,
-    pub(crate) tool: Option<Placed>,
     arrived: conflists::Arrived,
     /// Subnets of the node's pods, or the text of the error. Kubernetes never changes
     /// `spec.podCIDRs` of a Node, so they are read once.
@@ -39,17 +37,10 @@ impl Node {
     ///
     /// The image is incomplete, or for another architecture.
     pub(crate) fn new(arguments: Arguments) -> Result<Self> {
-        let image = Image::in_folder(&arguments.from)?;
-        let place = |folder: &Path, executable| Placed::new(folder, executable);
-        let plugins = image.plugins.iter().cloned();
-        let sbin = arguments.sbin.as_deref();
+        let image = Image::new(&arguments)?;
         Ok(Self {
             version: image.number()?,
             owner: Owner::this(&image.version)?,
-            plugins: plugins
-                .map(|executable| place(&arguments.plugins, executable))
-                .collect(),
-            tool: sbin.map(|folder| place(folder, image.tool.clone())),
             arrived: conflists::Arrived::new(),
             subnets: OnceCell::new(),
             arguments,
@@ -65,12 +56,12 @@ impl Node {
     /// A foreign file of the same name; an I/O error.
     pub(crate) fn install(&mut self, stays: bool) -> Result<()> {
         let folder = Folder::open(&self.arguments.plugins)?;
-        let changed = put_all(&mut self.plugins, &folder, Replace::Any)?;
+        let changed = put_all(&mut self.image.plugins, &folder, None)?;
         say("installed", folder.path(), &changed);
         if stays {
             self.take(&folder)?;
         }
-        put_tool(self.tool.as_mut(), &self.arguments, Replace::Any)
+        put_tool(self.image.tool.as_mut(), &self.arguments, None)
     }
 
     /// Checks all parts in the order of their dependencies, and repairs those that have changed.
@@ -79,8 +70,8 @@ impl Node {
         if self.subnets.get().is_some_and(Result::is_err) {
             self.subnets = OnceCell::new();
         }
-        let up_to = Replace::UpTo(&self.version);
-        let tool = put_tool(self.tool.as_mut(), &self.arguments, up_to);
+        let up_to = Some(&self.version);
+        let tool = put_tool(self.image.tool.as_mut(), &self.arguments, up_to);
         let parts = [
             ("plugins", self.put_plugins_right()),
             ("ipamctl", tool),
@@ -101,7 +92,7 @@ impl Node {
 
     fn put_plugins_right(&mut self) -> Result<()> {
         let path = &self.arguments.plugins;
-        if self.owner.has(path)? && are_in_place(&self.plugins)? {
+        if self.owner.has(path)? && are_in_place(&self.image.plugins)? {
             return Ok(());
         }
         let folder = Folder::open(path)?;
@@ -112,8 +103,8 @@ impl Node {
             let version = other.version;
             bail!("version {version} of another installer has taken over {path}");
         }
-        let up_to = Replace::UpTo(&self.version);
-        let changed = put_all(&mut self.plugins, &folder, up_to)?;
+        let up_to = Some(&self.version);
+        let changed = put_all(&mut self.image.plugins, &folder, up_to)?;
         say("repaired", folder.path(), &changed);
         self.take(&folder)
     }
@@ -164,7 +155,7 @@ impl Node {
             verify::check_catalogue(pools, &staged.path())?;
         }
         let moved = Some((pools, &*staged.path()));
-        verify::check(&self.places(&folder), &all, &readers, moved)?;
+        verify::check(self, &folder, &all, &readers, moved)?;
         staged.put()?;
         say("installed", pools, &files.into_keys().collect::<Vec<_>>());
         Ok(())
@@ -192,7 +183,7 @@ impl Node {
         }
         let folder = Folder::open(path)?;
         let all = self.future_conflists()?;
-        verify::check(&self.places(&folder), &all, &files, None)?;
+        verify::check(self, &folder, &all, &files, None)?;
         conflists::put(&folder, &files, &changes, &mut self.arrived)?;
         say("installed", path, &changes.written);
         say("removed", path, &changes.removed);
@@ -257,14 +248,6 @@ impl Node {
         Ok(all)
     }
 
-    fn places(&self, folder: &Folder) -> verify::Places<'_> {
-        verify::Places {
-            tool: &self.image.tool.path,
-            plugins: &self.arguments.plugins,
-            scratch: folder.path_of(verify::SCRATCH),
-        }
-    }
-
     /// Gives up the plugins, so that another installer can keep them.
     pub(crate) fn leave(&self) {
         if let Err(error) = self.owner.leave(&self.arguments.plugins) {
@@ -283,19 +266,23 @@ fn are_in_place(all: &[Placed]) -> Result<bool> {
 }
 
 /// Installs all plugins; returns the replaced names.
-fn put_all(all: &mut [Placed], folder: &Folder, replace: Replace<'_>) -> Result<Vec<String>> {
+fn put_all(all: &mut [Placed], folder: &Folder, up_to: Option<&Version>) -> Result<Vec<String>> {
     let mut changed = Vec::new();
     for placed in all {
-        changed.extend(placed.put(folder, replace)?);
+        changed.extend(placed.put(folder, up_to)?);
     }
     Ok(changed)
 }
 
-fn put_tool(tool: Option<&mut Placed>, arguments: &Arguments, replace: Replace<'_>) -> Result<()> {
+fn put_tool(
+    tool: Option<&mut Placed>,
+    arguments: &Arguments,
+    up_to: Option<&Version>,
+) -> Result<()> {
     if let (Some(tool), Some(path)) = (tool, &arguments.sbin)
         && !tool.is_in_place()?
     {
-        let changed = tool.put(&Folder::open(path)?, replace)?;
+        let changed = tool.put(&Folder::open(path)?, up_to)?;
         say("installed", path, &changed);
     }
     Ok(())

@@ -50,12 +50,12 @@ pub(crate) fn uninstall(node: &Node) -> Result<()> {
     kubeconfig::remove(&node.arguments)?;
     if let Some(folder) = &plugin_folder {
         let mut removed = Vec::new();
-        for placed in &node.plugins {
+        for placed in &node.image.plugins {
             removed.extend(placed.remove(folder)?);
         }
         say("removed", plugins, &removed);
     }
-    if let (Some(tool), Some(sbin)) = (&node.tool, sbin)
+    if let (Some(tool), Some(sbin)) = (&node.image.tool, sbin)
         && exists(sbin)?
     {
         let removed = tool.remove(&Folder::open(sbin)?)?;

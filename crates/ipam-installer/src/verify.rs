@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -10,23 +10,14 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::config_map::Files;
+use crate::folder::Folder;
+use crate::node::Node;
 
 /// The key of an `ipam` section that names the catalogue.
 const POOLS_DIR: &str = "poolsDir";
 
 /// Name of a folder for copies of conflists, which is beside the installed files.
 pub(crate) const SCRATCH: &str = ".ipam-installer.new-check";
-
-/// Folders for a check.
-#[derive(Debug)]
-pub(crate) struct Places<'a> {
-    /// `ipamctl` of the image.
-    pub(crate) tool: &'a Path,
-    /// The folder of the plugins.
-    pub(crate) plugins: &'a Path,
-    /// A folder for copies of the conflists that the node will have.
-    pub(crate) scratch: PathBuf,
-}
 
 /// A finding of `ipamctl check --json`.
 #[derive(Debug, Deserialize)]
@@ -37,18 +28,20 @@ struct Finding {
 }
 
 /// Checks the conflists `checked`, which are some of `all` that the node will have. `moved` is the
-/// folder of a catalogue, and the folder that is read in its place. Warnings go to stderr.
+/// folder of a catalogue, and the folder that is read in its place. Copies of the conflists are
+/// written into `folder` meanwhile. Warnings go to stderr.
 ///
 /// # Errors
 ///
 /// The errors that the check has found.
 pub(crate) fn check(
-    places: &Places<'_>,
+    node: &Node,
+    folder: &Folder,
     all: &Files,
     checked: &Files,
     moved: Option<(&Path, &Path)>,
 ) -> Result<()> {
-    let scratch = &places.scratch;
+    let scratch = &folder.path_of(SCRATCH);
     let mut copies = all.clone();
     if let Some((pools, staged)) = moved {
         for content in copies.values_mut() {
@@ -62,7 +55,7 @@ pub(crate) fn check(
     write_copies(scratch, &copies)?;
     let mut errors = Vec::new();
     for name in checked.keys() {
-        for finding in findings(places, &scratch.join(name))? {
+        for finding in findings(node, scratch, name)? {
             let Finding {
                 key,
                 problem,
@@ -183,16 +176,18 @@ fn redirect(list: &mut Value, pools: &Path, staged: &Path) -> bool {
     found
 }
 
-fn findings(places: &Places<'_>, conflist: &Path) -> Result<Vec<Finding>> {
-    let shown = || format!("{} check", places.tool.display());
-    let output = Command::new(places.tool)
+/// The findings in one of the copies.
+fn findings(node: &Node, scratch: &Path, name: &str) -> Result<Vec<Finding>> {
+    let tool = &node.image.tool_path;
+    let shown = || format!("{} check", tool.display());
+    let output = Command::new(tool)
         .arg("--conf-dir")
-        .arg(&places.scratch)
+        .arg(scratch)
         .arg("--cni-path")
-        .arg(places.plugins)
+        .arg(&node.arguments.plugins)
         // The image may lack the C library of a main plugin, so no plugin is executed.
         .args(["--json", "check", "--no-exec"])
-        .arg(conflist)
+        .arg(scratch.join(name))
         .output()
         .with_context(shown)?;
     let said = String::from_utf8_lossy(&output.stderr);
