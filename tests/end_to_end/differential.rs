@@ -4,7 +4,7 @@
 //! other's files.
 //!
 //! `docs/migrating-from-host-local.md` lists the intended differences, and so does
-//! [`intended`]. `cargo xtask differential` runs more cases, or a given seed again.
+//! [`intended`]. It also says how to run more cases, or a given seed again.
 
 mod generator;
 mod intended;

@@ -4,7 +4,6 @@
 pub mod build;
 pub mod cargo;
 pub mod demo;
-pub mod differential;
 pub mod dist;
 pub mod install;
 mod left_out;

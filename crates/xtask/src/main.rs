@@ -1,5 +1,4 @@
-//! The project's tasks: `cargo xtask demo`, `test`, `bench`, `differential`, `install`
-//! and `dist`.
+//! The project's tasks: `cargo xtask demo`, `test`, `bench`, `install` and `dist`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use xtask::{cargo, demo, differential, dist, install, test};
+use xtask::{cargo, demo, dist, install, test};
 
 /// The project's tasks.
 #[derive(Parser)]
@@ -40,8 +39,6 @@ enum Task {
         #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
         arguments: Vec<OsString>,
     },
-    /// Compare with host-local on random configurations and calls.
-    Differential(differential::Differential),
     /// Build every plugin in release mode, and put it into a folder.
     ///
     /// Each file is replaced in one step, so that this can be done under running
@@ -68,7 +65,6 @@ fn main() -> ExitCode {
         Task::Demo => demo::run(),
         Task::Test => test::run(),
         Task::Bench { arguments } => bench(&arguments),
-        Task::Differential(arguments) => differential::run(&arguments),
         Task::Install {
             dir,
             sbin,
