@@ -1,7 +1,8 @@
 //! The command that releases exactly one attachment.
 
+use shlex::Quoter;
+
 use crate::node::{NetworkAttachment, Node};
-use std::borrow::Cow;
 
 /// The command, with the whole container ID, the network and the interface; for a reservation
 /// without an interface, with its address and network.
@@ -23,8 +24,9 @@ pub(crate) fn release_command(node: &Node, attachment: &NetworkAttachment<'_>) -
         names.extend(["--ifname", ifname]);
     }
     words.extend(names.into_iter().map(str::to_owned));
-    let words: Vec<Cow<'_, str>> = words.iter().map(|word| quoted(word)).collect();
-    words.join(" ")
+    let quoter = Quoter::new().allow_nul(true);
+    let quoted = quoter.join(words.iter().map(String::as_str));
+    quoted.expect("only a NUL can't be quoted")
 }
 
 /// True if no plugin can release it: its chain is unknown, or it has an invalid name.
@@ -34,31 +36,4 @@ fn is_released_by_file(node: &Node, attachment: &NetworkAttachment<'_>) -> bool 
     }
     let is_known = node.network(attachment.network).is_some() || attachment.content().is_some();
     !is_known || attachment.attachment().is_err()
-}
-
-/// The word, quoted for a shell.
-fn quoted(word: &str) -> Cow<'_, str> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.into();
-    }
-    format!("'{}'", word.replace('\'', r"'\''")).into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_shell_reads_a_word_as_it_is() {
-        for (word, expected) in [
-            ("8f3e-a.b_c", "8f3e-a.b_c"),
-            ("", "''"),
-            ("a b;c", "'a b;c'"),
-            ("it's", r"'it'\''s'"),
-            ("$(rm)", "'$(rm)'"),
-        ] {
-            assert_eq!(quoted(word), expected);
-        }
-    }
 }
