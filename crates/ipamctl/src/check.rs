@@ -19,7 +19,7 @@ mod tests;
 use conflist::Conflist;
 
 use conflist_check::{Check, Checked};
-use findings::Finding;
+use findings::{Finding, Findings};
 use host::Host;
 
 pub(crate) use folders::are_roots;
@@ -37,7 +37,13 @@ pub(crate) fn findings(
     let overlaps = overlaps::of_pools(&all);
     let mut found = Vec::new();
     for at in (0..all.len()).filter(|&at| is_wanted(all[at].conflist)) {
-        let mut check = Check::new(at, &all, host);
+        let mut check = Check {
+            at,
+            all: &all,
+            one: &all[at],
+            host,
+            findings: Findings::of(&all[at].conflist.file),
+        };
         check.settings();
         check.plugins();
         check.ipam_gc();

@@ -12,27 +12,14 @@ use std::io::{self, IsTerminal, Write};
 use cni::Environment;
 use serde::Serialize;
 
-/// Style of a piece of text on a terminal.
+/// Style of a piece of text on a terminal: the parameter of the escape sequence (ECMA-48, SGR).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    Bold,
-    Dim,
-    Red,
-    Yellow,
-    Green,
-}
-
-impl Style {
-    /// The parameter of the escape sequence (ECMA-48, SGR).
-    fn code(self) -> &'static str {
-        match self {
-            Self::Bold => "1",
-            Self::Dim => "2",
-            Self::Red => "31",
-            Self::Yellow => "33",
-            Self::Green => "32",
-        }
-    }
+    Bold = 1,
+    Dim = 2,
+    Red = 31,
+    Green = 32,
+    Yellow = 33,
 }
 
 /// Destination and form of the output.
@@ -78,7 +65,7 @@ impl Output {
         if !self.colour || text.is_empty() {
             return text.to_owned();
         }
-        format!("\x1b[{}m{}\x1b[0m", style.code(), plain(text))
+        format!("\x1b[{}m{}\x1b[0m", style as u8, plain(text))
     }
 
     /// Prints the value as JSON, or these lines for people.

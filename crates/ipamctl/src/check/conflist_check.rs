@@ -44,15 +44,3 @@ pub(super) struct Check<'a> {
     pub(super) host: &'a Host<'a>,
     pub(super) findings: Findings<'a>,
 }
-
-impl<'a> Check<'a> {
-    pub(super) fn new(at: usize, all: &'a [Checked<'a>], host: &'a Host<'a>) -> Self {
-        Self {
-            at,
-            all,
-            one: &all[at],
-            host,
-            findings: Findings::of(&all[at].conflist.file),
-        }
-    }
-}
