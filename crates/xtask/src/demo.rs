@@ -9,12 +9,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use harness::{Call, Node, ORCHESTRATOR, REFERENCE_PLUGINS, answer_of, missing};
+use harness::{Call, Node, ORCHESTRATOR, REFERENCE_PLUGINS, answer_of, is_root, reference};
 use serde_json::{Value, json};
 use state_files::names_in;
 use tempfile::TempDir;
 
 use crate::build::{BUILT_PLUGINS, build_one_file};
+
+/// Programs that make a network namespace.
+const NAMESPACE_TOOLS: [&str; 5] = ["bash", "ip", "mount", "nsenter", "unshare"];
 
 /// Shows both conflists at work.
 ///
@@ -38,20 +41,31 @@ pub fn run() -> Result<()> {
 /// A node with the network namespaces `c1` and `c2`; `None`, with the reason printed, if it
 /// cannot be made.
 fn node() -> Option<Node> {
-    let made = match ["root", "bridge", "/sbin/ip"].into_iter().find_map(missing) {
-        Some(reason) => Err(reason.to_string()),
+    let missing_tool = NAMESPACE_TOOLS.into_iter().find(|tool| !is_on_path(tool));
+    let made = match missing_tool {
+        _ if !is_root() => Err("this isn't run by root".to_owned()),
+        _ if reference("bridge").is_none() => Err("the reference plugin bridge isn't installed \
+             (Debian: containernetworking-plugins)"
+            .to_owned()),
+        Some(tool) => Err(format!("{tool} isn't installed")),
         None => Node::try_new(),
     };
-    match &made {
+    match made {
         Ok(node) => {
             node.sh("ip netns add c1; ip netns add c2");
             println!("The containers are network namespaces, which are removed at the end.");
+            Some(node)
         }
         Err(reason) => {
             println!("No network namespaces: {reason}.\nThe demo calls {ORCHESTRATOR} itself.");
+            None
         }
     }
-    made.ok()
+}
+
+fn is_on_path(tool: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(tool).is_file())
 }
 
 /// One conflist's calls. The demo is the container runtime.
@@ -69,14 +83,19 @@ impl<'a> Demo<'a> {
         let conflist =
             fs::read_to_string(harness::repository().join(path)).context(path.to_owned())?;
         println!("\nThe configuration, {path}:\n\n{conflist}");
+
         let conflist: Value = serde_json::from_str(&conflist)?;
         let root = TempDir::with_prefix("ipam-delegated-demo-")?;
         let mut config = conflist["plugins"][0].clone();
         for key in ["cniVersion", "name"] {
             config[key] = conflist[key].clone();
         }
-        for key in ["dataDir", "cacheDir", "stateDir"] {
-            config["ipam"][key] = json!(root.path().join(key));
+        for (key, folder) in [
+            ("dataDir", "networks"),
+            ("cacheDir", "cache"),
+            ("stateDir", "state"),
+        ] {
+            config["ipam"][key] = json!(root.path().join(folder));
         }
         Ok(Self {
             config,
@@ -171,35 +190,43 @@ impl<'a> Demo<'a> {
         for (key, value) in keys {
             config[key] = value.clone();
         }
-        let mut variables = vec![("CNI_COMMAND", command.to_owned())];
-        if !container.is_empty() {
-            variables.extend([
-                ("CNI_CONTAINERID", container.to_owned()),
-                ("CNI_NETNS", format!("/run/netns/{container}")),
-                ("CNI_IFNAME", "eth0".to_owned()),
-                ("CNI_ARGS", args.to_owned()),
-            ]);
-        }
-        let shown = variables
-            .iter()
-            .map(|(name, value)| format!("{name}='{value}' "));
-        println!("$ {}{plugin}", shown.collect::<String>());
         let folders = [self.plugins, Path::new(REFERENCE_PLUGINS)];
-        let mut executables = folders.iter().map(|folder| folder.join(plugin));
-        let executable = executables.find(|path| path.exists());
-        let call = Call::new(executable.with_context(|| format!("{plugin} is missing"))?)
+        let executable = folders
+            .iter()
+            .map(|folder| folder.join(plugin))
+            .find(|path| path.exists());
+        let mut call = Call::new(executable.with_context(|| format!("{plugin} is missing"))?)
             .stdin(serde_json::to_vec(&config)?)
             .env("CNI_PATH", env::join_paths(folders)?);
-        let variables = variables.into_iter();
-        let call = variables.fold(call, |call, (name, value)| call.env(name, value));
+        let netns = format!("/run/netns/{container}");
+        let mut shown = "$ ".to_owned();
+        for (name, value) in [
+            ("CNI_COMMAND", command),
+            ("CNI_CONTAINERID", container),
+            ("CNI_NETNS", if container.is_empty() { "" } else { &netns }),
+            ("CNI_IFNAME", if container.is_empty() { "" } else { "eth0" }),
+            ("CNI_ARGS", args),
+        ] {
+            if !value.is_empty() {
+                call = call.env(name, value);
+                shown += &match name {
+                    "CNI_ARGS" => format!("\\\n  {name}='{value}' "),
+                    _ => format!("{name}={value} "),
+                };
+            }
+        }
+        println!("{shown}{plugin}");
         let output = match &self.node {
             Some(node) => call.run_on(node),
             None => call.run(),
         };
         eprint!("{}", output.stderr);
-        let printed = output.stdout.as_str();
-        ensure!(output.status.success(), "{command} failed: {printed}");
-        match printed {
+        ensure!(
+            output.status.success(),
+            "{command} failed: {}",
+            output.stdout
+        );
+        match output.stdout.as_str() {
             "" => Ok(Value::Null),
             result => serde_json::from_str(result).context("the result"),
         }
@@ -210,8 +237,8 @@ impl<'a> Demo<'a> {
         let Some(node) = &self.node else {
             return Ok(());
         };
-        if let Some(reason) = missing("/bin/ping") {
-            println!("No pings: {reason}.");
+        if !is_on_path("ping") {
+            println!("No pings: ping isn't installed (Debian: iputils-ping).");
             return Ok(());
         }
         heading("The containers reach each other");
@@ -224,7 +251,7 @@ impl<'a> Demo<'a> {
 
     /// Prints the files of a network's or a pool's directory.
     fn show_files(&self, directory: &str) -> Result<()> {
-        let directory = self.root.path().join("dataDir").join(directory);
+        let directory = self.root.path().join("networks").join(directory);
         println!("{}:", directory.display());
         for name in names_in(&directory)? {
             let content = fs::read_to_string(directory.join(&name))?;
