@@ -93,5 +93,44 @@ mod tests {
             assert!(!is_client_refused(other), "{other}");
             assert!(is_distrust(other), "{other}");
         }
+        assert!(!is_distrust("connection refused"));
+    }
+
+    /// An error with its source.
+    #[derive(Debug)]
+    struct Because(&'static str, Option<Box<Because>>);
+
+    impl std::fmt::Display for Because {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl Error for Because {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            self.1.as_deref().map(|source| source as _)
+        }
+    }
+
+    #[test]
+    fn a_reason_has_each_message_once_and_no_transport_error_beside_its_source() {
+        for (messages, text) in [
+            (&["transport error"] as &[_], "transport error"),
+            (
+                &["transport error", "tcp connect error", "connection refused"],
+                "connection refused",
+            ),
+            (
+                &["no answer: timed out", "timed out", "of 10.0.0.1"],
+                "no answer: timed out: of 10.0.0.1",
+            ),
+        ] {
+            let source = |source, message: &&'static str| {
+                let source: Option<Box<Because>> = source;
+                Some(Box::new(Because(message, source)))
+            };
+            let error = messages.iter().rev().fold(None, source).unwrap();
+            assert_eq!(reason(&*error), text);
+        }
     }
 }

@@ -110,3 +110,77 @@ impl EngineSettings {
         Ok(path.unwrap_or_else(|| format!("{default}{}", self.engine).into()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(json: &str) -> Result<EngineSettings, Error> {
+        let ipam: Object = serde_json::from_str(json).unwrap();
+        let keys = ["timeout", "cacheDir", "stateDir"];
+        EngineSettings::read(&ipam, "etcd", "it gives addresses", &keys)
+    }
+
+    fn timeout(value: &str) -> Result<Duration, Error> {
+        settings(&format!(r#"{{"etcd":{{"timeout":{value}}}}}"#))?.timeout()
+    }
+
+    #[test]
+    fn a_timeout_is_a_text_or_a_number_of_seconds_up_to_a_day() {
+        let none = settings(r#"{"etcd":{}}"#).unwrap().timeout();
+        assert_eq!(none.unwrap(), DEFAULT_TIMEOUT);
+        for (value, millis) in [
+            ("null", 5_000),
+            (r#""30s""#, 30_000),
+            (r#""1ms""#, 1),
+            (r#""24h""#, 86_400_000),
+            ("2", 2_000),
+            ("0.5", 500),
+            ("86400", 86_400_000),
+        ] {
+            let parsed = timeout(value).unwrap();
+            assert_eq!(parsed, Duration::from_millis(millis), "{value}");
+        }
+        for value in [
+            "0",
+            r#""0s""#,
+            "-1",
+            "86401",
+            r#""25h""#,
+            r#""soon""#,
+            "1e+300",
+            "true",
+            "[]",
+        ] {
+            let refused = timeout(value).unwrap_err();
+            let start = format!("ipam.etcd.timeout: {value} is no time such as \"5s\"");
+            assert!(refused.msg.starts_with(&start), "{refused}");
+        }
+    }
+
+    #[test]
+    fn folders_are_absolute_and_each_engine_has_its_own() {
+        let defaults = settings(r#"{"etcd":{}}"#).unwrap();
+        assert_eq!(
+            defaults.cache_dir().unwrap(),
+            PathBuf::from("/run/cni/ipam-etcd")
+        );
+        assert_eq!(
+            defaults.state_dir().unwrap(),
+            PathBuf::from("/var/lib/cni/ipam-etcd")
+        );
+        let own = settings(r#"{"etcd":{"cacheDir":"/a","stateDir":"b"}}"#).unwrap();
+        assert_eq!(own.cache_dir().unwrap(), PathBuf::from("/a"));
+        let refused = own.state_dir().unwrap_err();
+        assert!(refused.msg.starts_with("ipam.etcd.stateDir: "), "{refused}");
+    }
+
+    #[test]
+    fn a_missing_object_and_an_unknown_key_are_refused() {
+        let missing = settings("{}").unwrap_err();
+        assert_eq!(missing.msg, "ipam.etcd is missing: it gives addresses");
+        let unknown = settings(r#"{"etcd":{"timeout":1,"time":1}}"#).unwrap_err();
+        let why = "ipam.etcd.time: there is no such key; etcd has timeout, cacheDir, stateDir";
+        assert_eq!(unknown.msg, why);
+    }
+}

@@ -73,3 +73,47 @@ impl TimeLimit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(1000);
+
+    /// The seconds that are left; a part of a second counts as one.
+    fn left(limit: &TimeLimit) -> u64 {
+        let left = limit.remaining();
+        left.as_secs() + u64::from(left.subsec_nanos() > 0)
+    }
+
+    #[test]
+    fn the_share_for_undoing_is_usable_only_after_the_limit_is_final() {
+        let mut limit = TimeLimit::new(TIMEOUT);
+        assert_eq!((left(&limit), limit.is_final()), (1000, false));
+        limit.keep_for_undoing(0.3);
+        assert_eq!((left(&limit), limit.is_final()), (700, false));
+        limit.finish();
+        assert_eq!((left(&limit), limit.is_final()), (1000, true));
+    }
+
+    #[test]
+    fn a_limit_is_shortened_and_never_extended() {
+        let mut limit = TimeLimit::new(TIMEOUT);
+        for (time, seconds) in [(40, 40), (60, 40), (20, 20)] {
+            limit.shorten(Duration::from_secs(time));
+            let bound = limit.bound();
+            assert_eq!((left(&limit), bound.as_secs()), (seconds, seconds));
+        }
+    }
+
+    #[test]
+    fn a_tools_requests_each_have_the_whole_time() {
+        let mut limit = TimeLimit::new(TIMEOUT);
+        limit.keep_for_undoing(0.3);
+        limit.start_request();
+        assert_eq!(left(&limit), 700);
+        limit.bound_each_request();
+        limit.start_request();
+        assert_eq!(left(&limit), 1000);
+    }
+}
