@@ -189,6 +189,8 @@ mod tests {
     /// An engine whose answers have these revisions, one after the other.
     struct Answers {
         revisions: Vec<i64>,
+        cluster: u64,
+        has_one_id: bool,
         writes: Vec<Key>,
         time: TimeLimit,
     }
@@ -209,9 +211,13 @@ mod tests {
         fn moment(&self) -> Option<Moment> {
             let revision = *self.revisions.first()?;
             Some(Moment {
-                cluster: 1,
+                cluster: self.cluster,
                 revision,
             })
+        }
+
+        fn has_one_id(&self) -> bool {
+            self.has_one_id
         }
 
         fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
@@ -230,24 +236,34 @@ mod tests {
         }
     }
 
+    /// An engine of cluster 1.
+    fn answers(revisions: &[i64]) -> Answers {
+        Answers {
+            revisions: revisions.to_vec(),
+            cluster: 1,
+            has_one_id: true,
+            writes: Vec::new(),
+            time: TimeLimit::new(Duration::from_secs(1)),
+        }
+    }
+
+    fn node(folder: &std::path::Path) -> Node {
+        Node {
+            name: "n1".to_owned(),
+            is_named: true,
+            state_dir: folder.join("state"),
+            cache_dir: folder.join("cache"),
+            prefix: String::new(),
+            endpoints: Vec::new(),
+            timeout: Duration::from_secs(1),
+        }
+    }
+
     /// The code with which a node that has seen revision 7 refuses these answers, and what it
     /// writes.
     fn refusal(revisions: &[i64]) -> (Option<u64>, Vec<Key>) {
         let folder = tempfile::tempdir().unwrap();
-        let node = Node {
-            name: "n1".to_owned(),
-            is_named: true,
-            state_dir: folder.path().join("state"),
-            cache_dir: folder.path().join("cache"),
-            prefix: String::new(),
-            endpoints: Vec::new(),
-            timeout: Duration::from_secs(1),
-        };
-        let answers = |revisions: &[i64]| Answers {
-            revisions: revisions.to_vec(),
-            writes: Vec::new(),
-            time: TimeLimit::new(node.timeout),
-        };
+        let node = node(folder.path());
         let mut seen = LatestState::open(&node).unwrap();
         seen.remember(&answers(&[7]));
         let mut engine = answers(revisions);
@@ -262,5 +278,74 @@ mod tests {
         for answers in [&[5, 7], &[5, 9], &[7, 5], &[8, 5]] {
             assert_eq!(refusal(answers), (None, vec![]), "{answers:?}");
         }
+    }
+
+    #[test]
+    fn an_older_state_of_another_cluster_is_not_a_restored_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = node(folder.path());
+        let mut seen = LatestState::open(&node).unwrap();
+        seen.remember(&answers(&[7]));
+        let engine = &mut Answers {
+            cluster: 2,
+            ..answers(&[5, 6])
+        };
+        assert!(seen.refuse_older(&node, engine).is_ok());
+        assert!(engine.writes.is_empty());
+    }
+
+    #[test]
+    fn another_cluster_that_does_not_know_this_machine_is_refused_if_its_id_proves_it() {
+        for (cluster, has_one_id, is_refused) in [
+            (1, true, false),
+            (1, false, false),
+            (2, true, false),
+            (2, false, true),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let node = node(folder.path());
+            let mut seen = LatestState::open(&node).unwrap();
+            let engine = &mut Answers {
+                cluster,
+                has_one_id,
+                ..answers(&[7, 7])
+            };
+            // A node that has seen no cluster yet refuses none.
+            assert!(seen.refuse_another_cluster(&node, engine).is_ok());
+            seen.remember(&answers(&[7]));
+            let refused = seen.refuse_another_cluster(&node, engine).err();
+            let expected = is_refused.then_some(cni::code::INVALID_CONFIG);
+            assert_eq!(refused.map(|error| error.code), expected, "{cluster}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_marked_nodes_and_says_if_there_are_more() {
+        let found = |nodes: &[&str], number| Found {
+            objects: nodes
+                .iter()
+                .map(|node| Stored {
+                    key: Key::Mark((*node).to_owned()),
+                    value: Vec::new(),
+                    revision: 1,
+                })
+                .collect(),
+            number,
+        };
+        let engine = answers(&[7]);
+        let refused = |found: &Found| refuse_marks(&engine, Some(found)).unwrap_err().msg;
+        assert!(refuse_marks(&engine, None).is_ok());
+        assert!(refuse_marks(&engine, Some(&Found::default())).is_ok());
+        let all = refused(&found(&["n1", "n2"], 2));
+        assert!(all.ends_with("ipamctl reconcile: n1, n2"), "{all}");
+        let more = refused(&found(&["n1", "n2"], 3));
+        assert!(
+            more.ends_with("ipamctl reconcile: n1, n2 and others"),
+            "{more}"
+        );
+        let import = refused(&found(&[IMPORT], 1));
+        assert!(import.starts_with("pools are being imported"), "{import}");
+        let both = refused(&found(&[IMPORT, "n1"], 2));
+        assert!(both.contains("was restored"), "{both}");
     }
 }
