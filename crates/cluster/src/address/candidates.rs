@@ -203,7 +203,7 @@ mod tests {
             let ranges = ranges(&format!(r#"{{"subnet":"{subnet}"}}"#));
             let found = Candidates::of(&ranges, None, 96);
             assert_eq!(found.next.len(), 32);
-            assert!(found.random.len() > 32);
+            assert!((33..=64).contains(&found.random.len()));
             assert!(found.all().all(|ip| ranges.gives(ip)));
         }
     }

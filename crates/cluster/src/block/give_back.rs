@@ -165,3 +165,111 @@ fn capacity(definition: Option<&Definition>, block: &Block) -> u128 {
     entry.set("ranges", &ranges.unwrap_or_default());
     Pool::read("a block", entry).map_or(0, |pool| pool.ranges.capacity())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::BlockOwner;
+    use crate::block::BlockFiles;
+
+    /// `n1` with the first `blocks` blocks of `blue`, which have 6, 8, 8 … addresses. `reserved`
+    /// addresses are in use.
+    struct Site {
+        _folder: tempfile::TempDir,
+        definition: Definition,
+        file: PoolFile,
+    }
+
+    impl Site {
+        fn new(blocks: u8, reserved: &[&str]) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let node = Node {
+                name: "n1".to_owned(),
+                is_named: true,
+                state_dir: folder.path().join("state"),
+                cache_dir: folder.path().join("cache"),
+                prefix: String::new(),
+                endpoints: Vec::new(),
+                timeout: KEEP,
+            };
+            let data_dir = folder.path().join("data");
+            fs::create_dir_all(data_dir.join("blue")).unwrap();
+            for ip in reserved {
+                fs::write(data_dir.join("blue").join(ip), "c\r\neth0\nnet\n").unwrap();
+            }
+            let json = br#"{"subnet":"10.0.0.0/24","block":29}"#;
+            let definition = Definition::parse("pool", json).unwrap();
+            let files = BlockFiles::open(&node, data_dir).unwrap();
+            let mut file = PoolFile::new(&files, "blue", definition.object().clone());
+            file.blocks = (0..blocks)
+                .map(|block| {
+                    let cidr = format!("10.0.0.{}/29", 8 * block).parse().unwrap();
+                    Block::new(cidr, BlockOwner::new("n1"))
+                })
+                .collect();
+            Self {
+                _folder: folder,
+                definition,
+                file,
+            }
+        }
+
+        /// Marks the blocks after this number of seconds. Returns the indexes of the blocks that
+        /// are put aside, and the number of those to give back.
+        fn mark(&mut self, is_defined: bool, seconds: u64, keep: Duration) -> (Vec<usize>, usize) {
+            let mut now = serde_json::to_value(BootTime::now(None)).unwrap();
+            now["seconds"] = (1_000_000 + seconds).into();
+            let now: BootTime = serde_json::from_value(now).unwrap();
+            let definition = is_defined.then_some(&self.definition);
+            let gone = mark(definition, &mut self.file, &now, keep).unwrap();
+            let blocks = self.file.blocks.iter().enumerate();
+            let aside = blocks.filter(|(_, block)| block.leaving_since.is_some());
+            (aside.map(|(i, _)| i).collect(), gone.len())
+        }
+    }
+
+    #[test]
+    fn blocks_that_stay_empty_are_put_aside_while_enough_addresses_remain_and_then_given_back() {
+        // Low is 2, so 4 free addresses must remain.
+        let mut site = Site::new(3, &["10.0.0.2", "10.0.0.3"]);
+        assert_eq!(site.mark(true, 0, KEEP), (vec![], 0));
+        assert_eq!(site.mark(true, 3_599, KEEP), (vec![], 0));
+        // The first block has four free addresses.
+        assert_eq!(site.mark(true, 3_600, KEEP), (vec![1, 2], 0));
+        assert_eq!(site.mark(true, 4_199, KEEP), (vec![1, 2], 0));
+        assert_eq!(site.mark(true, 4_200, KEEP), (vec![1, 2], 2));
+    }
+
+    #[test]
+    fn an_empty_block_stays_while_the_others_are_nearly_full() {
+        // The first block has three free addresses.
+        let mut site = Site::new(3, &["10.0.0.2", "10.0.0.3", "10.0.0.4"]);
+        assert_eq!(site.mark(true, 0, Duration::ZERO), (vec![1], 0));
+        assert_eq!(site.mark(true, 0, Duration::ZERO), (vec![1], 1));
+    }
+
+    #[test]
+    fn a_node_that_uses_no_address_keeps_no_block() {
+        let mut site = Site::new(2, &[]);
+        assert_eq!(site.mark(true, 0, Duration::ZERO), (vec![0, 1], 0));
+        assert_eq!(site.mark(true, 0, Duration::ZERO), (vec![0, 1], 2));
+    }
+
+    #[test]
+    fn a_block_that_is_used_again_is_not_put_aside_any_more() {
+        let mut site = Site::new(2, &[]);
+        site.mark(true, 0, Duration::ZERO);
+        let data_dir = site.file.data_dir().join("blue");
+        fs::write(data_dir.join("10.0.0.9"), "c\r\neth0\nnet\n").unwrap();
+        assert_eq!(site.mark(true, 0, Duration::ZERO), (vec![0], 1));
+    }
+
+    #[test]
+    fn without_a_definition_no_more_addresses_are_given_and_empty_blocks_go() {
+        let mut site = Site::new(2, &["10.0.0.2"]);
+        assert_eq!(site.mark(false, 0, KEEP), (vec![0, 1], 0));
+        assert_eq!(site.mark(false, 600, KEEP), (vec![0, 1], 1));
+    }
+}

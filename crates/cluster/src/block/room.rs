@@ -93,3 +93,26 @@ pub(super) fn low(definition: &Definition) -> u128 {
     let size = 1u128.checked_shl(bits).unwrap_or(u128::MAX);
     (size / 4).clamp(1, MOST_LOW)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_nearly_full_with_less_than_a_quarter_of_a_block_free() {
+        for (definition, addresses) in [
+            (r#"{"subnet":"10.0.0.0/16","block":26}"#, 16),
+            (r#"{"subnet":"10.0.0.0/16","block":27}"#, 8),
+            (r#"{"subnet":"10.0.0.0/16","block":30}"#, 1),
+            (r#"{"subnet":"10.0.0.0/16","block":24}"#, 64),
+            (r#"{"subnet":"10.0.0.0/16","block":16}"#, 64),
+            (r#"{"subnet":"10.0.0.0/16"}"#, 1),
+            (r#"{"subnet":"fd00::/64","block":122}"#, 16),
+            (r#"{"subnet":"fd00::/64","block":64}"#, 64),
+            (r#"{"subnet":"::/0","block":0}"#, 64),
+        ] {
+            let parsed = Definition::parse("pool", definition.as_bytes()).unwrap();
+            assert_eq!(low(&parsed), addresses, "{definition}");
+        }
+    }
+}
