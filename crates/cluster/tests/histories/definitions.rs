@@ -13,11 +13,11 @@ fn engine(store: &Store) -> MemoryEngine<'_> {
     MemoryEngine::new(store, Faults::default(), 1)
 }
 
-fn pool(name: &str, definition: &str) -> DefinedPool {
+pub(crate) fn pool(name: &str, definition: &str) -> DefinedPool {
     DefinedPool::read(name, name, definition.into()).unwrap()
 }
 
-fn held(node: &str, pool: &str, ip: &str) -> HeldKey {
+pub(crate) fn held(node: &str, pool: &str, ip: &str) -> HeldKey {
     HeldKey {
         node: node.to_owned(),
         network: "net".parse().unwrap(),
@@ -31,14 +31,14 @@ fn held(node: &str, pool: &str, ip: &str) -> HeldKey {
 }
 
 /// Reserves an address of a pool to a container on a node.
-fn reserve(store: &Store, node: &str, pool: &str, ip: &str) {
+pub(crate) fn reserve(store: &Store, node: &str, pool: &str, ip: &str) {
     let held = held(node, pool, ip);
     let value = Holder::new(node, "net", &held.attachment, None).to_value();
     store.put(held.address(), &value);
     store.put(Key::Held(held), &value);
 }
 
-fn claim(store: &Store, node: &str, pool: &str, block: &str) {
+pub(crate) fn claim(store: &Store, node: &str, pool: &str, block: &str) {
     let key = Key::Block(pool.to_owned(), block.parse().unwrap());
     store.put(key, &BlockOwner::new(node).to_value());
 }
@@ -119,6 +119,18 @@ fn what_is_held_keeps_its_range_and_each_loss_is_named() {
     );
     assert!(refused.ends_with("… and 9 more"), "{refused}");
     assert!(value_of(&store, "blue").unwrap().contains("10.0.0.0/16"));
+    // Twenty are all named.
+    for last in 22..=30 {
+        let held = held("n1", "blue", &format!("10.0.9.{last}"));
+        store.delete(&held.address());
+    }
+    let refused = outcomes(&store, &[blue("10.1.0.0/16")], true).unwrap_err();
+    assert_eq!(
+        refused.matches("in no range of pool blue").count(),
+        20,
+        "{refused}"
+    );
+    assert!(!refused.contains("more"), "{refused}");
     // Exclusions don't affect held addresses.
     let excluded = pool(
         "blue",
@@ -213,6 +225,22 @@ fn a_forgotten_node_holds_nothing_and_others_keep_what_they_have() {
 }
 
 #[test]
+fn a_node_of_which_anything_is_left_is_known() {
+    let rest: [fn(&Store); 4] = [
+        |store| store.put(Key::Node("n1".to_owned()), b"registration"),
+        |store| store.put(Key::Mark("n1".to_owned()), b""),
+        |store| reserve(store, "n1", "blue", "10.0.0.9"),
+        |store| claim(store, "n1", "green", "10.0.1.0/26"),
+    ];
+    for leave in rest {
+        let store = Store::default();
+        leave(&store);
+        let holdings = NodeHoldings::read(&mut engine(&store), "n1").unwrap();
+        assert!(!holdings.is_empty(), "{holdings:?}");
+    }
+}
+
+#[test]
 fn a_node_that_returns_meanwhile_keeps_what_it_has() {
     let store = Store::default();
     let node = Key::Node("n1".to_owned());
@@ -224,6 +252,7 @@ fn a_node_that_returns_meanwhile_keeps_what_it_has() {
     store.put(node.clone(), b"another one");
     let refused = holdings.release(engine).unwrap_err();
     assert_eq!(refused.code, cni::code::TRY_AGAIN_LATER);
+    assert!(refused.msg.ends_with("nothing is released"), "{refused}");
     assert!(
         engine
             .get(held("n1", "blue", "10.0.0.9").address())

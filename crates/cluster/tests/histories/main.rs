@@ -3,6 +3,8 @@
 
 mod blocks;
 mod definitions;
+mod interrupted;
+mod lost_answers;
 mod memory_engine;
 mod traffic;
 

@@ -31,14 +31,16 @@ pub(crate) struct Caller<'a> {
     number: usize,
 }
 
-fn attachment(container: &str) -> Attachment {
+/// `eth0` of a container.
+pub(crate) fn attachment(container: &str) -> Attachment {
     Attachment {
         container_id: container.parse().unwrap(),
         ifname: "eth0".parse().unwrap(),
     }
 }
 
-fn call<'a>(environment: &'a Environment, keys: &Value) -> Call<'a> {
+/// A call on the network `net`, with these keys of the configuration.
+pub(crate) fn call<'a>(environment: &'a Environment, keys: &Value) -> Call<'a> {
     let mut config = json!({"cniVersion": "1.1.0", "name": "net", "ipam": {"type": "x"}});
     for (key, value) in keys.as_object().unwrap() {
         config[key] = value.clone();

@@ -1,0 +1,107 @@
+//! An engine between whose requests others change the store, and whose answers are lost.
+
+use cluster::{
+    Change, Engine, EngineError, Found, Group, Key, Kind, Moment, Outcome, Read, Stored, TimeLimit,
+};
+
+use super::memory_engine::{Faults, MemoryEngine, Store};
+
+/// What others do before a change.
+type Meanwhile<'a> = Box<dyn FnMut(&Store, &Change) + 'a>;
+
+/// The engine. The registration of a node is never interrupted.
+pub(crate) struct Interrupted<'a> {
+    store: &'a Store,
+    engine: MemoryEngine<'a>,
+    meanwhile: Meanwhile<'a>,
+    /// True if each change is sent twice, as after a lost answer.
+    pub(crate) sends_twice: bool,
+    /// True if changes are lost.
+    pub(crate) loses_changes: bool,
+    /// The number of requests.
+    pub(crate) requests: usize,
+}
+
+impl<'a> Interrupted<'a> {
+    /// An engine without interruptions.
+    pub(crate) fn new(store: &'a Store) -> Self {
+        Self::with(store, |_, _| ())
+    }
+
+    /// An engine before whose changes others do this.
+    pub(crate) fn with(store: &'a Store, meanwhile: impl FnMut(&Store, &Change) + 'a) -> Self {
+        Self {
+            store,
+            engine: MemoryEngine::new(store, Faults::default(), 1),
+            meanwhile: Box::new(meanwhile),
+            sends_twice: false,
+            loses_changes: false,
+            requests: 0,
+        }
+    }
+
+    /// An engine before whose first change others do this.
+    pub(crate) fn once(store: &'a Store, meanwhile: impl FnOnce(&Store, &Change) + 'a) -> Self {
+        let mut meanwhile = Some(meanwhile);
+        Self::with(store, move |store, change| {
+            if let Some(meanwhile) = meanwhile.take() {
+                meanwhile(store, change);
+            }
+        })
+    }
+
+    /// An engine that sends each change twice.
+    pub(crate) fn sending_twice(store: &'a Store) -> Self {
+        Self {
+            sends_twice: true,
+            ..Self::new(store)
+        }
+    }
+}
+
+impl Engine for Interrupted<'_> {
+    fn name(&self) -> &'static str {
+        self.engine.name()
+    }
+
+    fn path(&self, key: &Key) -> String {
+        self.engine.path(key)
+    }
+
+    fn time(&mut self) -> &mut TimeLimit {
+        self.engine.time()
+    }
+
+    fn moment(&self) -> Option<Moment> {
+        self.engine.moment()
+    }
+
+    fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        self.requests += 1;
+        self.engine.read(reads)
+    }
+
+    fn list(&mut self, group: &Group, with_values: bool) -> Result<Vec<Stored>, EngineError> {
+        self.requests += 1;
+        self.engine.list(group, with_values)
+    }
+
+    fn commit(&mut self, change: &Change) -> Result<Outcome, EngineError> {
+        self.requests += 1;
+        let mut written = change.write.iter();
+        if written.any(|(key, _)| matches!(key, Key::Node(_))) {
+            return self.engine.commit(change);
+        }
+        (self.meanwhile)(self.store, change);
+        if self.loses_changes {
+            return Err(EngineError::new(Kind::Lost, "the change is lost"));
+        }
+        if self.sends_twice {
+            self.engine.commit(change)?;
+        }
+        Ok(Outcome {
+            resent: self.sends_twice,
+            ..self.engine.commit(change)?
+        })
+    }
+}
