@@ -1,6 +1,7 @@
 //! Histories of concurrent calls on an engine in memory. The checker of the end-to-end tests
 //! verifies that no address is given twice, and that none is lost.
 
+mod adds;
 mod blocks;
 mod definitions;
 mod interrupted;

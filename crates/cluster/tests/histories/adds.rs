@@ -1,0 +1,187 @@
+//! ADD and STATUS of an allocator, with changes of others between its look and its change.
+
+use std::net::IpAddr;
+
+use cluster::{Change, Holder, Key, Node, address};
+use cni::{Environment, Error, code};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::definitions::{held, reserve};
+use super::interrupted::Interrupted;
+use super::memory_engine::Store;
+use super::traffic::{attachment, call};
+use super::{nodes, store_of_blue};
+
+/// `n0`, with its folders.
+fn node() -> (TempDir, Node) {
+    let folder = tempfile::tempdir().unwrap();
+    let node = nodes(folder.path()).swap_remove(0);
+    (folder, node)
+}
+
+/// ADD of `c1` with these entries of `prevResult.pools`.
+fn add(engine: &mut Interrupted<'_>, node: &Node, pools: &Value) -> Result<Vec<IpAddr>, Error> {
+    let environment = Environment::default();
+    let result = json!({"cniVersion": "1.1.0", "ips": [], "pools": pools});
+    let call = call(&environment, &json!({"prevResult": result}));
+    let result = address::add(engine, node, &attachment("c1"), &call)?;
+    Ok(result.ips.iter().map(cni::IpConfig::ip).collect())
+}
+
+/// STATUS of the allocator `x`.
+fn status(engine: &mut Interrupted<'_>, node: &Node, keys: &Value) -> Result<(), Error> {
+    let environment = Environment::default();
+    address::status(engine, node, "x", &call(&environment, keys))
+}
+
+/// The addresses of `blue` in the store.
+fn reserved(store: &Store) -> Vec<IpAddr> {
+    let address = |(key, _)| match key {
+        Key::Address(_, ip) => Some(ip),
+        _ => None,
+    };
+    store.objects().into_iter().filter_map(address).collect()
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn an_address_outside_of_the_pools_ranges_refuses_no_add_that_tries_again() {
+    let (_folder, node) = node();
+    let store = store_of_blue();
+    let outside = cluster::HeldKey {
+        node: node.name.clone(),
+        ..held("n0", "blue", "10.9.0.9")
+    };
+    let value = Holder::new(&node.name, "net", &outside.attachment, None).to_value();
+    store.put(Key::Held(outside), &value);
+    let take_first = |store: &Store, change: &Change| {
+        let Key::Address(_, ip) = &change.write[0].0 else {
+            panic!("{change:?}");
+        };
+        reserve(store, "n2", "blue", &ip.to_string());
+    };
+    let engine = &mut Interrupted::once(&store, take_first);
+    let given = add(engine, &node, &json!([{"name": "blue"}])).unwrap();
+    assert_eq!((given.len(), reserved(&store).len()), (1, 2));
+}
+
+#[test]
+fn an_add_takes_addresses_of_up_to_thirty_pools() {
+    let (_folder, node) = node();
+    let store = Store::default();
+    let mut pools = Vec::new();
+    for number in 0..31 {
+        let definition = format!(r#"{{"subnet":"10.0.{number}.0/29"}}"#);
+        store.put(Key::Pool(format!("p{number}")), definition.as_bytes());
+        pools.push(json!({"name": format!("p{number}")}));
+    }
+    let refused = add(&mut Interrupted::new(&store), &node, &json!(pools)).unwrap_err();
+    assert!(refused.msg.contains("has 31 pools"), "{refused}");
+    assert!(reserved(&store).is_empty());
+    pools.pop();
+    let given = add(&mut Interrupted::new(&store), &node, &json!(pools));
+    assert_eq!(given.unwrap().len(), 30);
+}
+
+#[test]
+fn status_names_all_full_pools_and_reserves_nothing() {
+    let (_folder, node) = node();
+    let store = Store::default();
+    let pools = json!([{"name": "a"}, {"name": "b"}, {"name": "c"}]);
+    let keys = json!({"prevResult": {"cniVersion": "1.1.0", "ips": [], "pools": pools}});
+    for (number, pool) in ["a", "b", "c"].iter().enumerate() {
+        let definition = format!(r#"{{"subnet":"10.0.{number}.0/30"}}"#);
+        store.put(Key::Pool((*pool).to_owned()), definition.as_bytes());
+    }
+    assert!(status(&mut Interrupted::new(&store), &node, &keys).is_ok());
+    assert!(reserved(&store).is_empty());
+    for (pool, ip) in [("a", "10.0.0.2"), ("c", "10.0.2.2")] {
+        reserve(&store, "n2", pool, ip);
+    }
+    let refused = status(&mut Interrupted::new(&store), &node, &keys).unwrap_err();
+    assert_eq!(refused.code, code::UNAVAILABLE);
+    assert_eq!(refused.msg.matches("10.0.0.2").count(), 1, "{refused}");
+    assert_eq!(refused.msg.matches("10.0.2.2").count(), 1, "{refused}");
+    assert_eq!(refused.msg.matches("10.0.1.2").count(), 0, "{refused}");
+}
+
+#[test]
+fn status_behind_a_selector_asks_for_the_right_to_reserve_and_reserves_nothing() {
+    let (_folder, node) = node();
+    let store = store_of_blue();
+    let behind = json!({"ipam": {"type": "x", "delegates": ["selector", "x"]}});
+    let mut asked = Vec::new();
+    {
+        let note = |_: &Store, change: &Change| asked.push(change.clone());
+        let engine = &mut Interrupted::with(&store, note);
+        assert!(status(engine, &node, &behind).is_ok());
+    }
+    assert!(asked[0].dry_run && asked[0].write.len() == 2, "{asked:?}");
+    assert!(reserved(&store).is_empty());
+    let first = json!({"ipam": {"type": "x", "delegates": ["x"]}});
+    let refused = status(&mut Interrupted::new(&store), &node, &first).unwrap_err();
+    assert!(refused.msg.contains("prevResult.pools"), "{refused}");
+    store.put(Key::Mark("n7".to_owned()), b"");
+    let refused = status(&mut Interrupted::new(&store), &node, &behind).unwrap_err();
+    assert!(refused.msg.contains("n7"), "{refused}");
+}
+
+const STICKY: &str = "10.0.0.5";
+
+fn of_key(key: &str) -> Key {
+    Key::StickyKey("blue".to_owned(), key.to_owned())
+}
+
+fn of_address(ip: IpAddr) -> Key {
+    Key::StickyAddress("blue".to_owned(), ip)
+}
+
+/// The sticky keys and addresses in the store.
+fn sticky(store: &Store) -> Vec<(Key, String)> {
+    let is_sticky = |key: &Key| matches!(key, Key::StickyKey(..) | Key::StickyAddress(..));
+    let objects = store.objects().into_iter();
+    let sticky = objects.filter(|(key, _)| is_sticky(key));
+    sticky
+        .map(|(key, value)| (key, String::from_utf8(value).unwrap()))
+        .collect()
+}
+
+#[test]
+fn an_address_is_that_of_the_sticky_key_that_it_was_given_to_last() {
+    let (_folder, node) = node();
+    let store = store_of_blue();
+    // Two concurrent ADDs have left both keys with the address.
+    for key in ["a", "b"] {
+        store.put(of_key(key), STICKY.as_bytes());
+    }
+    store.put(of_address(ip(STICKY)), b"b");
+    let engine = &mut Interrupted::new(&store);
+    let given = add(engine, &node, &json!([{"name": "blue", "sticky": "a"}]));
+    assert_eq!(given.unwrap(), [ip(STICKY)]);
+    let left = [
+        (of_key("a"), STICKY.to_owned()),
+        (of_address(ip(STICKY)), "a".to_owned()),
+    ];
+    assert_eq!(sticky(&store), left);
+}
+
+#[test]
+fn a_sticky_key_with_another_address_leaves_the_former_one() {
+    let (_folder, node) = node();
+    let store = store_of_blue();
+    store.put(of_key("a"), STICKY.as_bytes());
+    store.put(of_address(ip(STICKY)), b"a");
+    reserve(&store, "n2", "blue", STICKY);
+    let engine = &mut Interrupted::new(&store);
+    let given = add(engine, &node, &json!([{"name": "blue", "sticky": "a"}])).unwrap();
+    assert_ne!(given, [ip(STICKY)]);
+    let left = [
+        (of_key("a"), given[0].to_string()),
+        (of_address(given[0]), "a".to_owned()),
+    ];
+    assert_eq!(sticky(&store), left);
+}
