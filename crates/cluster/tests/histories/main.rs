@@ -3,6 +3,7 @@
 
 mod adds;
 mod blocks;
+mod claims;
 mod definitions;
 mod interrupted;
 mod lost_answers;
