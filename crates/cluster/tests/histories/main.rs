@@ -8,6 +8,7 @@ mod definitions;
 mod interrupted;
 mod lost_answers;
 mod memory_engine;
+mod reconciled;
 mod traffic;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,164 @@
+//! Addresses and blocks that a node claims again after a restore of the engine.
+
+use std::cell::Cell;
+use std::fs;
+
+use cluster::restore::{Reconciled, mark_nodes, marked, reconcile_address, reconcile_blocks};
+use cluster::{BlockOwner, DefinedPools, HeldKey, Identity, Key, Node, block};
+use cni::{Environment, Error};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::definitions::{held, reserve};
+use super::interrupted::Interrupted;
+use super::memory_engine::Store;
+use super::traffic::call;
+use super::{nodes, store_of_blue};
+
+/// `n0`, with its folders.
+fn node() -> (TempDir, Node) {
+    let folder = tempfile::tempdir().unwrap();
+    let node = nodes(folder.path()).swap_remove(0);
+    (folder, node)
+}
+
+/// Claims an address of `n0` again.
+fn reconcile(
+    engine: &mut Interrupted<'_>,
+    node: &Node,
+    held: &HeldKey,
+    lives: impl Fn() -> bool,
+) -> Result<Option<Reconciled>, Error> {
+    let environment = Environment::default();
+    let mut identity = Identity::of(node, &environment, engine).unwrap();
+    let pools = &mut DefinedPools::read(engine).unwrap();
+    reconcile_address(engine, &mut identity, pools, held, lives)
+}
+
+/// The addresses and their entries.
+fn reserved(store: &Store) -> Vec<(Key, Vec<u8>)> {
+    let mut objects = store.objects();
+    objects.retain(|(key, _)| matches!(key, Key::Address(..) | Key::Held(_)));
+    objects
+}
+
+fn is_conflict(state: &Result<Option<Reconciled>, Error>) -> bool {
+    matches!(state, Ok(Some(Reconciled::Conflict(_))))
+}
+
+#[test]
+fn a_lost_address_is_claimed_again_and_then_held() {
+    let (_folder, node) = node();
+    let store = store_of_blue();
+    let held = held("n0", "blue", "10.0.0.5");
+    for state in [Reconciled::Claimed, Reconciled::Held] {
+        let found = reconcile(&mut Interrupted::new(&store), &node, &held, || true);
+        assert_eq!(found.unwrap(), Some(state));
+        assert_eq!(reserved(&store).len(), 2);
+    }
+    store.delete(&Key::Held(held.clone()));
+    let found = reconcile(&mut Interrupted::new(&store), &node, &held, || true);
+    assert_eq!(found.unwrap(), Some(Reconciled::Claimed));
+    assert_eq!(reserved(&store).len(), 2);
+}
+
+#[test]
+fn the_claim_for_a_deleted_attachment_is_undone() {
+    let (_folder, node) = node();
+    let store = store_of_blue();
+    let held = held("n0", "blue", "10.0.0.5");
+    let found = reconcile(&mut Interrupted::new(&store), &node, &held, || false);
+    assert_eq!(found.unwrap(), None);
+    assert_eq!(reserved(&store), []);
+}
+
+#[test]
+fn what_others_have_by_now_is_not_undone() {
+    let (_folder, node) = node();
+    let store = store_of_blue();
+    let held = held("n0", "blue", "10.0.0.5");
+    let is_claimed = Cell::new(false);
+    let engine = &mut Interrupted::with(&store, |store, _| {
+        if is_claimed.replace(true) {
+            reserve(store, "n0", "blue", "10.0.0.5");
+        }
+    });
+    let found = reconcile(engine, &node, &held, || false);
+    assert_eq!(found.unwrap(), None);
+    assert_eq!(reserved(&store).len(), 2);
+}
+
+#[test]
+fn an_address_that_another_has_by_now_is_a_conflict_as_long_as_the_attachment_lives() {
+    let (_folder, node) = node();
+    let store = store_of_blue();
+    reserve(&store, "n2", "blue", "10.0.0.5");
+    let before = reserved(&store);
+    let held = held("n0", "blue", "10.0.0.5");
+    let found = reconcile(&mut Interrupted::new(&store), &node, &held, || true);
+    assert!(is_conflict(&found));
+    let found = reconcile(&mut Interrupted::new(&store), &node, &held, || false);
+    assert_eq!(found.unwrap(), None);
+    assert_eq!(reserved(&store), before);
+    // An address that the engine still has as the node's is held whether or not it lives.
+    let store = store_of_blue();
+    reserve(&store, "n0", "blue", "10.0.0.5");
+    let found = reconcile(&mut Interrupted::new(&store), &node, &held, || false);
+    assert_eq!(found.unwrap(), Some(Reconciled::Held));
+}
+
+#[test]
+fn an_address_that_its_pool_does_not_give_is_a_conflict() {
+    let (_folder, node) = node();
+    for ip in ["10.0.1.5", "10.0.0.1"] {
+        let store = store_of_blue();
+        let held = held("n0", "blue", ip);
+        let found = reconcile(&mut Interrupted::new(&store), &node, &held, || true);
+        assert!(is_conflict(&found), "{ip}");
+        assert_eq!(reserved(&store), []);
+    }
+}
+
+#[test]
+fn a_blocks_value_becomes_that_of_the_nodes_file_again() {
+    let (folder, node) = node();
+    let store = Store::default();
+    let pool = br#"{"subnet":"10.0.0.0/29","block":29}"#;
+    store.put(Key::Pool("blue".to_owned()), pool);
+    let data_dir = folder.path().join("data");
+    fs::create_dir_all(&data_dir).unwrap();
+    let environment = Environment::default();
+    let pools = json!({"cniVersion": "1.1.0", "ips": [], "pools": [{"name": "blue"}]});
+    let call = call(&environment, &json!({"prevResult": pools}));
+    let engine = &mut Interrupted::new(&store);
+    block::add(engine, &node, &data_dir, &call).unwrap();
+    let key = Key::Block("blue".to_owned(), "10.0.0.0/29".parse().unwrap());
+    let value = |store: &Store| {
+        let mut objects = store.objects().into_iter();
+        objects.find(|(found, _)| *found == key).unwrap().1
+    };
+    let claimed = value(&store);
+    let mut reconcile = || {
+        let mut identity = Identity::of(&node, &environment, engine).unwrap();
+        let pools = &mut DefinedPools::read(engine).unwrap();
+        let mut found = reconcile_blocks(engine, &mut identity, pools, &node).unwrap();
+        assert_eq!(found.len(), 1);
+        found.remove(0).2
+    };
+    assert_eq!(reconcile(), Reconciled::Held);
+    store.put(key.clone(), &BlockOwner::new(&node.name).to_value());
+    assert_ne!(value(&store), claimed);
+    assert_eq!(reconcile(), Reconciled::Claimed);
+    assert_eq!(value(&store), claimed);
+    store.put(key.clone(), &BlockOwner::new("n2").to_value());
+    assert!(matches!(reconcile(), Reconciled::Conflict(_)));
+}
+
+#[test]
+fn the_marked_nodes_are_those_that_are_named_or_hold_something() {
+    let store = store_of_blue();
+    reserve(&store, "n2", "blue", "10.0.0.5");
+    let engine = &mut Interrupted::new(&store);
+    mark_nodes(engine, &["n7".to_owned()]).unwrap();
+    assert_eq!(marked(engine).unwrap(), ["n2", "n7"]);
+}
