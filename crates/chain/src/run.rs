@@ -13,3 +13,6 @@ mod prev_result;
 pub(crate) mod step;
 pub(crate) mod steps;
 pub(crate) mod tool_release;
+
+#[cfg(test)]
+mod tests;
