@@ -236,6 +236,25 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_step_fails_unless_it_has_succeeded_or_there_is_nothing_to_call_any_more() {
+        let (config, names) = (config(""), names(&["p"]));
+        let named = Step::new(&names[0], &config);
+        let gone = Step {
+            may_be_gone: true,
+            ..Step::new(&names[0], &config)
+        };
+        let not_found = Failure::new(Kind::NotFound, cni::code::DELEGATE_NOT_FOUND, "none");
+        for (failure, [of_named, of_gone]) in [
+            (Failure::garbled("it is text"), [false, false]),
+            (not_found, [true, false]),
+            (Failure::silent(), [true, true]),
+        ] {
+            let is_fatal = |step| fatal(step, Command::Del, &failure).is_some();
+            assert_eq!([is_fatal(&named), is_fatal(&gone)], [of_named, of_gone]);
+        }
+    }
+
     proptest! {
         /// Whichever delegates print a result: each is given the last one that was
         /// printed before it, or the runtime's `prevResult`.

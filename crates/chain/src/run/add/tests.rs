@@ -129,3 +129,81 @@ fn an_add_that_is_cancelled_at_its_end_is_undone() {
     assert_eq!(failed.failed.error.code, code::INTERRUPTED);
     assert_eq!(script.log(), ["ADD a -", r#"DEL a {"a":1}"#]);
 }
+
+#[test]
+fn a_delegate_that_fails_in_a_cancelled_call_counts_as_cancelled_unless_it_refuses() {
+    for (error_code, counts) in [
+        (code::IO, code::INTERRUPTED),
+        (code::ALREADY_ALLOCATED, code::ALREADY_ALLOCATED),
+    ] {
+        let mut script = Script::new(&[("a", Command::Add, None)]);
+        script.error_code = error_code;
+        script.cancelled_after = Some(1);
+        let failed = add(&script, &["a"], "").unwrap_err();
+        assert_eq!(failed.failed.error.code, counts);
+    }
+}
+
+#[test]
+fn a_delegate_that_refuses_its_configuration_is_no_failure_of_the_rollback() {
+    let mut script = Script::new(&[
+        ("a", Command::Add, Some("{}")),
+        ("b", Command::Add, None),
+        ("a", Command::Del, None),
+        ("b", Command::Del, None),
+    ]);
+    for (error_code, not_undone) in [
+        (code::INVALID_CONFIG, vec!["a"]),
+        (code::IO, vec!["a", "b"]),
+    ] {
+        script.error_code = error_code;
+        let failed = add(&script, &["a", "b"], "").unwrap_err();
+        let failed = failed.not_undone.iter();
+        let names: Vec<&str> = failed.map(|failed| failed.delegate.as_str()).collect();
+        assert_eq!(names, not_undone);
+    }
+}
+
+#[test]
+fn only_the_last_merged_result_is_without_pools() {
+    let mut script = Script::new(&[
+        (
+            "a",
+            Command::Add,
+            Some(r#"{"ips":[],"pools":[{"name":"x"}]}"#),
+        ),
+        ("b", Command::Add, Some(r#"{"ips":[],"b":1}"#)),
+        (
+            "c",
+            Command::Add,
+            Some(r#"{"ips":[{"address":"10.0.0.2/24"}]}"#),
+        ),
+    ]);
+    script.answer = AnswerMode::Merged;
+    let result = add(&script, &["a", "b", "c"], "").unwrap();
+    assert!(script.log()[2].contains(r#""pools":[{"name":"x"}]"#));
+    assert!(!result.json().get().contains("pools"));
+}
+
+#[test]
+fn only_a_delegate_that_may_have_reserved_may_hold_an_address() {
+    let names = names(&["ipam-ds-ranges", "ipam-da-host-local"]);
+    let printed = |code| Failure::printed(Error::new(code, "no"), "");
+    for (failure, [selector, allocator]) in [
+        (printed(code::IO), [false, true]),
+        (printed(code::INVALID_CONFIG), [false, false]),
+        (printed(code::ALREADY_ALLOCATED), [false, false]),
+        (Failure::silent(), [true, true]),
+        (
+            Failure::new(Kind::Died, code::DELEGATE_KILLED, "died"),
+            [true, true],
+        ),
+        (
+            Failure::new(Kind::NotFound, code::DELEGATE_NOT_FOUND, "none"),
+            [false, false],
+        ),
+    ] {
+        let holds = [0, 1].map(|i| may_hold_address(&names[i], &failure));
+        assert_eq!(holds, [selector, allocator], "{failure:?}");
+    }
+}
