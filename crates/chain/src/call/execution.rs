@@ -244,6 +244,13 @@ mod tests {
         assert_eq!(error.unwrap_err().msg, "no");
         let error = execution.tool("no-such-tool", &[], "").unwrap_err();
         assert!(error.msg.contains("no-such-tool"), "{error}");
+        // What it prints on stdout is nobody's error.
+        let printed = "echo '{\"code\": 7, \"msg\": \"no\"}'";
+        execution.tool("sh", &["-c", printed], "").unwrap();
+        let error = execution.tool("sh", &["-c", &format!("{printed}; exit 3")], "");
+        let error = error.unwrap_err();
+        assert_eq!(error.code, cni::code::DELEGATE_FAILED);
+        assert!(error.msg.contains("exit status: 3"), "{error}");
     }
 
     #[test]

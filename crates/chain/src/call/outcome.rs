@@ -191,3 +191,17 @@ impl Failure {
         self.error.clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_end_of_a_cancelled_call_is_a_cancellation() {
+        let late = Reason::TimedOut(Duration::from_secs(1));
+        assert!(Failure::cancelled(Left::Nothing).is_cancellation());
+        assert!(Failure::cancelled(Left::Running(vec![7])).is_cancellation());
+        assert!(!Failure::terminated(late, Left::Nothing, "").is_cancellation());
+        assert!(!Failure::silent().is_cancellation());
+    }
+}

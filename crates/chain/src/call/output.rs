@@ -190,4 +190,27 @@ mod tests {
     fn a_result_that_has_a_code_but_no_message_is_a_result() {
         assert!(matches!(outcome(0, r#"{"code":5}"#), Outcome::Result(_)));
     }
+
+    #[test]
+    fn a_terminated_delegate_has_refused_only_if_nothing_of_it_is_left() {
+        let printed = |code| format!(r#"{{"code":{code},"msg":"m"}}"#);
+        for (left, code, counts) in [
+            (Left::Nothing, 110, 110),
+            (Left::Daemons, 110, 110),
+            (Left::Running(vec![7]), 110, code::TRY_AGAIN_LATER),
+            (Left::Nothing, 5, code::TRY_AGAIN_LATER),
+        ] {
+            let reason = Reason::TimedOut(std::time::Duration::from_secs(1));
+            let outcome = Outcome::from(Output {
+                terminated: Some(Terminated { reason, left }),
+                status: None,
+                stdout: printed(code).into_bytes(),
+                stderr: String::new(),
+            });
+            let Outcome::Failed(failure) = outcome else {
+                panic!("{outcome:?}");
+            };
+            assert_eq!(failure.to_error().code, counts);
+        }
+    }
 }

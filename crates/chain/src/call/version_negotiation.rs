@@ -256,4 +256,37 @@ mod tests {
         };
         assert_eq!(failure.to_error().code, code::INCOMPATIBLE_VERSION);
     }
+
+    #[test]
+    fn a_command_of_the_delegates_own_newest_version_is_run() {
+        let mut old = Old::up_to(SpecVersion::V0_4_0);
+        run(&mut old, &[Command::Add, Command::Check], None);
+        let last = old.log.last().unwrap();
+        assert!(last.starts_with("CHECK "), "{last}");
+        assert!(last.contains(r#""cniVersion":"0.4.0""#), "{last}");
+    }
+
+    #[test]
+    fn a_delegate_may_be_too_old_if_it_says_so_or_fails_a_new_command_in_its_own_way() {
+        let printed = |code| Failure::printed(Error::new(code, "no"), "");
+        let died = || Failure::new(Kind::Died, code::DELEGATE_FAILED, "died");
+        for (failure, [on_del, on_gc]) in [
+            (printed(code::INCOMPATIBLE_VERSION), [true, true]),
+            (printed(code::INVALID_ENVIRONMENT), [false, true]),
+            (printed(code::TRY_AGAIN_LATER), [false, false]),
+            (printed(code::UNAVAILABLE), [false, false]),
+            (printed(code::LIMITED_CONNECTIVITY), [false, false]),
+            (died(), [false, true]),
+            (Failure::silent(), [false, false]),
+        ] {
+            assert_eq!(
+                may_be_too_old(&failure, Command::Del),
+                on_del,
+                "{failure:?}"
+            );
+            for command in [Command::Gc, Command::Status] {
+                assert_eq!(may_be_too_old(&failure, command), on_gc, "{failure:?}");
+            }
+        }
+    }
 }
