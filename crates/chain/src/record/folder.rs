@@ -214,6 +214,15 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_can_not_be_read_is_not_an_empty_one() {
+        let root = tempfile::tempdir().unwrap();
+        let records = records(root.path());
+        assert_eq!(records.attachments().unwrap(), []);
+        std::os::unix::fs::symlink(records.folder(), records.folder()).unwrap();
+        assert!(records.attachments().is_err());
+    }
+
+    #[test]
     fn one_at_a_time_holds_a_record_until_it_is_removed() {
         let root = tempfile::tempdir().unwrap();
         let records = records(root.path());

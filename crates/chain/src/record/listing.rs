@@ -225,6 +225,32 @@ mod tests {
     }
 
     #[test]
+    fn what_can_not_be_read_is_told_from_what_is_not_there() {
+        let root = tempfile::tempdir().unwrap();
+        let network = config("").name().clone();
+        let of = |root: &Path| record_of(root, &network, &attachment());
+        assert!(of(root.path()).unwrap().is_none());
+        let folder = root.path().join(network.as_str());
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+        assert!(of(root.path()).unwrap().is_none());
+        fs::create_dir(folder.join(name(&attachment()))).unwrap();
+        assert!(of(root.path()).unwrap().unwrap().content.is_err());
+        let file = root.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(of(&file).is_err() && networks(&file).is_err());
+    }
+
+    #[test]
+    fn a_record_that_is_a_link_is_not_followed() {
+        let root = tempfile::tempdir().unwrap();
+        let (path, link) = (root.path().join("record"), root.path().join("link"));
+        fs::write(&path, "").unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(is_locked(&link).is_err());
+    }
+
+    #[test]
     fn a_lock_is_seen_and_not_kept() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("record");
