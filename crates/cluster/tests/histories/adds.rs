@@ -70,6 +70,89 @@ fn an_address_outside_of_the_pools_ranges_refuses_no_add_that_tries_again() {
 }
 
 #[test]
+fn an_add_follows_a_definition_that_is_changed_meanwhile() {
+    let (_folder, node) = node();
+    let store = store_of_blue();
+    let other = br#"{"subnet":"10.9.0.0/24"}"#;
+    let engine = &mut Interrupted::once(&store, |store, _| {
+        store.put(Key::Pool("blue".to_owned()), other);
+    });
+    let given = add(engine, &node, &json!([{"name": "blue"}])).unwrap();
+    assert!(given[0].to_string().starts_with("10.9.0."), "{given:?}");
+    assert_eq!(reserved(&store), given);
+}
+
+#[test]
+fn a_definition_that_is_unchanged_costs_an_add_no_request() {
+    let (_folder, node) = node();
+    let store = store_of_blue();
+    let requests = |store: &Store| {
+        let mut engine = Interrupted::new(store);
+        add(&mut engine, &node, &json!([{"name": "blue"}])).unwrap();
+        let environment = Environment::default();
+        let call = call(&environment, &json!({}));
+        let mut other = Interrupted::new(store);
+        address::del(&mut other, &node, &attachment("c1"), &call).unwrap();
+        engine.requests
+    };
+    // The first ADD registers the node.
+    requests(&store);
+    let known = requests(&store);
+    let changed = br#"{"subnet":"10.0.0.0/29","vlan":7}"#;
+    store.put(Key::Pool("blue".to_owned()), changed);
+    let is_changed = requests(&store);
+    assert!(is_changed > known, "{is_changed} > {known}");
+    assert_eq!(requests(&store), known);
+    std::fs::remove_dir_all(&node.cache_dir).unwrap();
+    requests(&store);
+    assert_eq!(requests(&store), known);
+}
+
+#[test]
+fn of_two_machines_that_register_one_name_at_once_one_is_refused() {
+    let (_folder, node) = node();
+    let store = store_of_blue();
+    let name = Key::Node(node.name.clone());
+    let mut engine = Interrupted::once(&store, |store, _| store.put(name.clone(), b"another"));
+    engine.interrupts_registrations = true;
+    let refused = add(&mut engine, &node, &json!([{"name": "blue"}])).unwrap_err();
+    assert_eq!(refused.code, code::TRY_AGAIN_LATER);
+    assert!(refused.msg.contains("was changed just now"), "{refused}");
+    let objects = store.objects().into_iter();
+    let registered: Vec<_> = objects.filter(|(key, _)| *key == name).collect();
+    assert_eq!(registered, [(name.clone(), b"another".to_vec())]);
+}
+
+#[test]
+fn a_registration_whose_answer_is_lost_is_not_another_machines() {
+    let (_folder, node) = node();
+    let store = store_of_blue();
+    let mut engine = Interrupted::sending_twice(&store);
+    engine.interrupts_registrations = true;
+    assert!(add(&mut engine, &node, &json!([{"name": "blue"}])).is_ok());
+    assert_eq!(reserved(&store).len(), 1);
+}
+
+#[test]
+fn the_addresses_of_an_add_without_an_answer_are_released_and_those_of_others_are_not() {
+    let (_folder, node) = node();
+    let store = store_of_blue();
+    let earlier = cluster::HeldKey {
+        network: "net".parse().unwrap(),
+        ..held(&node.name, "red", "10.7.0.9")
+    };
+    let value = Holder::new(&node.name, "net", &earlier.attachment, None).to_value();
+    store.put(earlier.address(), &value);
+    store.put(Key::Held(earlier), &value);
+    let mut engine = Interrupted::new(&store);
+    engine.loses_an_answer = true;
+    let lost = add(&mut engine, &node, &json!([{"name": "blue"}])).unwrap_err();
+    assert_eq!(lost.code, code::TRY_AGAIN_LATER);
+    assert!(!lost.details.contains("not undone"), "{lost:?}");
+    assert_eq!(reserved(&store), [ip("10.7.0.9")]);
+}
+
+#[test]
 fn an_add_takes_addresses_of_up_to_thirty_pools() {
     let (_folder, node) = node();
     let store = Store::default();
@@ -184,4 +267,29 @@ fn a_sticky_key_with_another_address_leaves_the_former_one() {
         (of_address(given[0]), "a".to_owned()),
     ];
     assert_eq!(sticky(&store), left);
+}
+
+#[test]
+fn a_sticky_key_is_remembered_though_others_change_the_former_one_meanwhile() {
+    let (_folder, node) = node();
+    let store = store_of_blue();
+    store.put(of_key("a"), STICKY.as_bytes());
+    store.put(of_address(ip(STICKY)), b"a");
+    reserve(&store, "n2", "blue", STICKY);
+    let engine = &mut Interrupted::with(&store, |store, change| {
+        if change.write.iter().any(|(key, _)| *key == of_key("a")) {
+            store.put(of_address(ip(STICKY)), b"b");
+        }
+    });
+    let given = add(engine, &node, &json!([{"name": "blue", "sticky": "a"}])).unwrap();
+    let left = [
+        (of_key("a"), given[0].to_string()),
+        (of_address(ip(STICKY)), "b".to_owned()),
+        (of_address(given[0]), "a".to_owned()),
+    ];
+    let mut found = sticky(&store);
+    found.sort();
+    let mut left = left.to_vec();
+    left.sort();
+    assert_eq!(found, left);
 }

@@ -64,8 +64,15 @@ impl Site {
     }
 
     fn gc(&self, engine: &mut dyn Engine) -> Result<(), Error> {
+        self.gc_keeping("1h", engine)
+    }
+
+    /// GC that keeps empty blocks for this time.
+    fn gc_keeping(&self, time: &str, engine: &mut dyn Engine) -> Result<(), Error> {
         let environment = Environment::default();
-        let call = call(&environment, &Self::keys(&json!([])));
+        let mut keys = Self::keys(&json!([]));
+        keys["ipam"]["keepEmptyBlocks"] = time.into();
+        let call = call(&environment, &keys);
         block::give_back(engine, &self.node, &self.data_dir, &call)
     }
 
@@ -100,21 +107,42 @@ impl Site {
     }
 
     fn lose(&self, block: &str) {
-        let key = Key::Block("blue".to_owned(), block.parse().unwrap());
-        self.store.delete(&key);
+        self.store.delete(&key(block));
     }
+
+    /// The owner of a block in the engine.
+    fn owner(&self, block: &str) -> BlockOwner {
+        let mut objects = self.store.objects().into_iter();
+        let found = objects.find(|(found, _)| *found == key(block));
+        BlockOwner::parse(&found.unwrap().1).unwrap()
+    }
+
+    /// A node claims a block.
+    fn put(&self, block: &str, node: &str) {
+        self.store
+            .put(key(block), &BlockOwner::new(node).to_value());
+    }
+}
+
+fn key(block: &str) -> Key {
+    Key::Block("blue".to_owned(), block.parse().unwrap())
 }
 
 const BLUE: &str = r#"{"subnet":"10.0.0.0/27","block":29}"#;
 const LOST: &str = "10.0.0.8/29";
 const KEPT: &str = "10.0.0.16/29";
 
-/// A node with two blocks, of which the engine has lost the first.
-fn with_a_lost_block() -> Site {
+fn with_two_blocks() -> Site {
     let site = Site::new(BLUE);
     site.claim("10.0.0.9");
     site.claim("10.0.0.17");
     assert_eq!(site.listed(), [LOST, KEPT]);
+    site
+}
+
+/// A node with two blocks, of which the engine has lost the first.
+fn with_a_lost_block() -> Site {
+    let site = with_two_blocks();
     site.lose(LOST);
     site
 }
@@ -137,18 +165,21 @@ fn a_claim_that_never_reached_the_engine_leaves_no_block() {
 
 #[test]
 fn a_block_that_the_engine_has_lost_is_claimed_again() {
-    let site = with_a_lost_block();
+    let site = with_two_blocks();
+    let former = site.owner(LOST);
+    site.lose(LOST);
     site.gc(&mut Interrupted::new(&site.store)).unwrap();
     assert_eq!(site.listed().len(), 2);
     assert_eq!(site.claimed(), [of(LOST, "n0"), of(KEPT, "n0")]);
+    // A release of the former claim that is late doesn't release this one.
+    assert_ne!(site.owner(LOST), former);
 }
 
 #[test]
 fn a_lost_block_that_another_node_claims_first_is_not_used() {
     let site = with_a_lost_block();
     let engine = &mut Interrupted::once(&site.store, |store, _| {
-        let key = Key::Block("blue".to_owned(), LOST.parse().unwrap());
-        store.put(key, &BlockOwner::new("n2").to_value());
+        store.put(key(LOST), &BlockOwner::new("n2").to_value());
     });
     site.gc(engine).unwrap();
     assert_eq!(site.listed(), [KEPT]);
@@ -231,4 +262,82 @@ fn status_without_pools_needs_a_selector_before() {
         assert_eq!(refused.code, code::UNAVAILABLE);
         assert!(refused.msg.contains("prevResult.pools"), "{refused}");
     }
+}
+
+#[test]
+fn a_block_of_the_node_that_its_file_lacks_is_adopted_unless_there_was_a_restore() {
+    let site = Site::new(BLUE);
+    site.claim("10.0.0.9");
+    site.put(KEPT, "n0");
+    site.put("10.0.0.24/29", "n2");
+    let mark = Key::Mark("n7".to_owned());
+    site.store.put(mark.clone(), b"");
+    site.gc(&mut Interrupted::new(&site.store)).unwrap();
+    assert_eq!(site.listed(), [LOST]);
+    site.store.delete(&mark);
+    site.gc(&mut Interrupted::new(&site.store)).unwrap();
+    assert_eq!(site.listed(), [LOST, KEPT]);
+}
+
+#[test]
+fn an_empty_block_is_given_back_unless_it_was_claimed_again() {
+    let site = with_two_blocks();
+    // The first GC puts the blocks aside.
+    let gc = |engine: &mut Interrupted<'_>| site.gc_keeping("0s", engine).unwrap();
+    gc(&mut Interrupted::new(&site.store));
+    assert_eq!(site.claimed().len(), 2);
+    gc(&mut Interrupted::once(&site.store, |store, _| {
+        store.put(key(LOST), &BlockOwner::new("n2").to_value());
+    }));
+    assert_eq!(site.listed(), [""; 0]);
+    assert_eq!(site.claimed(), [of(LOST, "n2")]);
+}
+
+#[test]
+fn a_block_that_is_put_aside_is_used_before_another_is_claimed() {
+    let site = Site::new(BLUE);
+    site.claim("10.0.0.9");
+    site.gc_keeping("0s", &mut Interrupted::new(&site.store))
+        .unwrap();
+    site.add(&mut Interrupted::new(&site.store)).unwrap();
+    assert_eq!(site.listed(), [LOST]);
+    assert_eq!(site.claimed(), [of(LOST, "n0")]);
+    assert_eq!(requests(&site), 0);
+}
+
+#[test]
+fn blocks_of_a_former_length_overlap_with_no_new_one() {
+    let site = Site::new(BLUE);
+    site.put("10.0.0.0/28", "n2");
+    let pool = json!({"name": "blue", "requested-ip": "10.0.0.9"});
+    let taken = site.add_with(&mut Interrupted::new(&site.store), &pool);
+    assert_eq!(taken.unwrap_err().code, code::REQUESTED_TAKEN);
+    for block in ["10.0.0.16/29", "10.0.0.24/29"] {
+        site.claim(&block.replace("/29", "").replace("16", "17"));
+    }
+    site.reserve(["10.0.0.16", "10.0.0.17", "10.0.0.18", "10.0.0.19"]);
+    site.reserve(["10.0.0.20", "10.0.0.21", "10.0.0.22", "10.0.0.23"]);
+    site.reserve(["10.0.0.24", "10.0.0.25", "10.0.0.26", "10.0.0.27"]);
+    site.reserve(["10.0.0.28", "10.0.0.29", "10.0.0.30"]);
+    let full = site.add(&mut Interrupted::new(&site.store)).unwrap_err();
+    assert!(full.msg.contains("no block left"), "{full}");
+}
+
+#[test]
+fn blocks_are_compared_with_an_engine_at_another_address() {
+    let mut site = Site::new(BLUE);
+    site.claim("10.0.0.9");
+    assert_eq!(requests(&site), 0);
+    site.node.endpoints = vec!["another".to_owned()];
+    assert_ne!(requests(&site), 0);
+    assert_eq!(requests(&site), 0);
+    // This one is another cluster.
+    site.node.endpoints = vec!["a third".to_owned()];
+    site.lose(LOST);
+    let refused = site.add(&mut Interrupted::new(&site.store)).unwrap_err();
+    assert_eq!(refused.code, code::INVALID_CONFIG);
+    assert!(
+        refused.msg.contains("knows none of the 1 blocks"),
+        "{refused}"
+    );
 }

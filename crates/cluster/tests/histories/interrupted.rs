@@ -9,15 +9,19 @@ use super::memory_engine::{Faults, MemoryEngine, Store};
 /// What others do before a change.
 type Meanwhile<'a> = Box<dyn FnMut(&Store, &Change) + 'a>;
 
-/// The engine. The registration of a node is never interrupted.
+/// The engine. The registration of a node is not interrupted, unless a test asks for it.
 pub(crate) struct Interrupted<'a> {
     store: &'a Store,
     engine: MemoryEngine<'a>,
     meanwhile: Meanwhile<'a>,
+    /// True if registrations are interrupted as well.
+    pub(crate) interrupts_registrations: bool,
     /// True if each change is sent twice, as after a lost answer.
     pub(crate) sends_twice: bool,
     /// True if changes are lost.
     pub(crate) loses_changes: bool,
+    /// True if the answer to the next change that is made is lost.
+    pub(crate) loses_an_answer: bool,
     /// The number of requests.
     pub(crate) requests: usize,
 }
@@ -34,8 +38,10 @@ impl<'a> Interrupted<'a> {
             store,
             engine: MemoryEngine::new(store, Faults::default(), 1),
             meanwhile: Box::new(meanwhile),
+            interrupts_registrations: false,
             sends_twice: false,
             loses_changes: false,
+            loses_an_answer: false,
             requests: 0,
         }
     }
@@ -89,7 +95,8 @@ impl Engine for Interrupted<'_> {
     fn commit(&mut self, change: &Change) -> Result<Outcome, EngineError> {
         self.requests += 1;
         let mut written = change.write.iter();
-        if written.any(|(key, _)| matches!(key, Key::Node(_))) {
+        let is_registration = written.any(|(key, _)| matches!(key, Key::Node(_)));
+        if is_registration && !self.interrupts_registrations {
             return self.engine.commit(change);
         }
         (self.meanwhile)(self.store, change);
@@ -99,9 +106,13 @@ impl Engine for Interrupted<'_> {
         if self.sends_twice {
             self.engine.commit(change)?;
         }
+        let outcome = self.engine.commit(change)?;
+        if outcome.done && std::mem::take(&mut self.loses_an_answer) {
+            return Err(EngineError::new(Kind::Lost, "the answer is lost"));
+        }
         Ok(Outcome {
             resent: self.sends_twice,
-            ..self.engine.commit(change)?
+            ..outcome
         })
     }
 }

@@ -3,7 +3,9 @@
 use std::cell::Cell;
 use std::fs;
 
-use cluster::restore::{Reconciled, mark_nodes, marked, reconcile_address, reconcile_blocks};
+use cluster::restore::{
+    Reconciled, clear_mark, mark, mark_nodes, marked, reconcile_address, reconcile_blocks,
+};
 use cluster::{BlockOwner, DefinedPools, HeldKey, Identity, Key, Node, block};
 use cni::{Environment, Error};
 use serde_json::json;
@@ -108,6 +110,24 @@ fn an_address_that_another_has_by_now_is_a_conflict_as_long_as_the_attachment_li
 }
 
 #[test]
+fn the_entry_of_an_address_that_is_changed_meanwhile_is_not_written() {
+    let (_folder, node) = node();
+    let store = store_of_blue();
+    reserve(&store, "n0", "blue", "10.0.0.5");
+    let held = held("n0", "blue", "10.0.0.5");
+    store.delete(&Key::Held(held.clone()));
+    let engine = &mut Interrupted::with(&store, |store, change| {
+        // The second change writes the entry only.
+        if change.write.len() == 1 {
+            store.put(held.address(), b"another");
+        }
+    });
+    let found = reconcile(engine, &node, &held, || true);
+    assert!(is_conflict(&found));
+    assert_eq!(reserved(&store), [(held.address(), b"another".to_vec())]);
+}
+
+#[test]
 fn an_address_that_its_pool_does_not_give_is_a_conflict() {
     let (_folder, node) = node();
     for ip in ["10.0.1.5", "10.0.0.1"] {
@@ -161,4 +181,19 @@ fn the_marked_nodes_are_those_that_are_named_or_hold_something() {
     let engine = &mut Interrupted::new(&store);
     mark_nodes(engine, &["n7".to_owned()]).unwrap();
     assert_eq!(marked(engine).unwrap(), ["n2", "n7"]);
+}
+
+#[test]
+fn a_mark_that_was_written_again_stays() {
+    let store = store_of_blue();
+    let engine = &mut Interrupted::new(&store);
+    let key = Key::Mark("n7".to_owned());
+    store.put(key.clone(), b"");
+    let read = mark(engine, "n7").unwrap().unwrap();
+    store.put(key, b"");
+    assert!(!clear_mark(engine, &read).unwrap());
+    assert_eq!(marked(engine).unwrap(), ["n7"]);
+    let read = mark(engine, "n7").unwrap().unwrap();
+    assert!(clear_mark(engine, &read).unwrap());
+    assert!(marked(engine).unwrap().is_empty());
 }
