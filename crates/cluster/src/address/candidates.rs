@@ -231,6 +231,7 @@ mod tests {
             next_free(&ranges, &merged(&taken), Some(taken[9]), 96),
             [last]
         );
+        assert_eq!(random_address(&[], 0), None);
         taken.insert(40_000, last);
         assert!(some_free(&ranges, &merged(&taken), 96).is_empty());
     }

@@ -307,6 +307,13 @@ mod tests {
     }
 
     #[test]
+    fn an_address_outside_of_its_pool_may_get_into_it() {
+        let elsewhere = r#"{"subnet":"10.8.0.0/24"}"#;
+        let held = [address("lan", "10.0.0.200")];
+        assert_eq!(refusals(elsewhere, OLD, APART, &held, &[]), "");
+    }
+
+    #[test]
     fn an_address_of_a_pool_that_nobody_defines_is_given_by_no_other() {
         let held = [address("old", "10.9.0.7")];
         let said = refusals(OLD, OLD, APART, &held, &[]);

@@ -186,4 +186,9 @@ mod tests {
         assert_eq!(content.sent.len(), MOST_KEPT);
         assert_eq!(content.sent[0], "0");
     }
+
+    #[test]
+    fn no_two_random_texts_are_equal() {
+        assert_ne!(random().unwrap(), random().unwrap());
+    }
 }
