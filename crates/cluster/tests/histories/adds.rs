@@ -14,14 +14,18 @@ use super::traffic::{attachment, call};
 use super::{nodes, store_of_blue};
 
 /// `n0`, with its folders.
-fn node() -> (TempDir, Node) {
+pub(crate) fn node() -> (TempDir, Node) {
     let folder = tempfile::tempdir().unwrap();
     let node = nodes(folder.path()).swap_remove(0);
     (folder, node)
 }
 
 /// ADD of `c1` with these entries of `prevResult.pools`.
-fn add(engine: &mut Interrupted<'_>, node: &Node, pools: &Value) -> Result<Vec<IpAddr>, Error> {
+pub(crate) fn add(
+    engine: &mut Interrupted<'_>,
+    node: &Node,
+    pools: &Value,
+) -> Result<Vec<IpAddr>, Error> {
     let environment = Environment::default();
     let result = json!({"cniVersion": "1.1.0", "ips": [], "pools": pools});
     let call = call(&environment, &json!({"prevResult": result}));
@@ -36,7 +40,7 @@ fn status(engine: &mut Interrupted<'_>, node: &Node, keys: &Value) -> Result<(),
 }
 
 /// The addresses of `blue` in the store.
-fn reserved(store: &Store) -> Vec<IpAddr> {
+pub(crate) fn reserved(store: &Store) -> Vec<IpAddr> {
     let address = |(key, _)| match key {
         Key::Address(_, ip) => Some(ip),
         _ => None,
@@ -44,7 +48,7 @@ fn reserved(store: &Store) -> Vec<IpAddr> {
     store.objects().into_iter().filter_map(address).collect()
 }
 
-fn ip(text: &str) -> IpAddr {
+pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
@@ -106,31 +110,6 @@ fn a_definition_that_is_unchanged_costs_an_add_no_request() {
     std::fs::remove_dir_all(&node.cache_dir).unwrap();
     requests(&store);
     assert_eq!(requests(&store), known);
-}
-
-#[test]
-fn of_two_machines_that_register_one_name_at_once_one_is_refused() {
-    let (_folder, node) = node();
-    let store = store_of_blue();
-    let name = Key::Node(node.name.clone());
-    let mut engine = Interrupted::once(&store, |store, _| store.put(name.clone(), b"another"));
-    engine.interrupts_registrations = true;
-    let refused = add(&mut engine, &node, &json!([{"name": "blue"}])).unwrap_err();
-    assert_eq!(refused.code, code::TRY_AGAIN_LATER);
-    assert!(refused.msg.contains("was changed just now"), "{refused}");
-    let objects = store.objects().into_iter();
-    let registered: Vec<_> = objects.filter(|(key, _)| *key == name).collect();
-    assert_eq!(registered, [(name.clone(), b"another".to_vec())]);
-}
-
-#[test]
-fn a_registration_whose_answer_is_lost_is_not_another_machines() {
-    let (_folder, node) = node();
-    let store = store_of_blue();
-    let mut engine = Interrupted::sending_twice(&store);
-    engine.interrupts_registrations = true;
-    assert!(add(&mut engine, &node, &json!([{"name": "blue"}])).is_ok());
-    assert_eq!(reserved(&store).len(), 1);
 }
 
 #[test]
@@ -211,6 +190,66 @@ fn status_behind_a_selector_asks_for_the_right_to_reserve_and_reserves_nothing()
     store.put(Key::Mark("n7".to_owned()), b"");
     let refused = status(&mut Interrupted::new(&store), &node, &behind).unwrap_err();
     assert!(refused.msg.contains("n7"), "{refused}");
+}
+
+/// DEL of `c1`.
+pub(crate) fn del(store: &Store, node: &Node) -> Result<(), Error> {
+    let environment = Environment::default();
+    let call = call(&environment, &json!({}));
+    address::del(&mut Interrupted::new(store), node, &attachment("c1"), &call)
+}
+
+#[test]
+fn the_last_free_address_of_a_large_pool_is_given() {
+    let (_folder, node) = node();
+    let store = Store::default();
+    store.put(Key::Pool("blue".to_owned()), br#"{"subnet":"10.0.0.0/22"}"#);
+    let free = ip("10.0.2.77");
+    let all = (2..1023u32).map(|n| IpAddr::from((0x0a00_0000 + n).to_be_bytes()));
+    for taken in all.filter(|ip| *ip != free) {
+        store.put(Key::Address("blue".to_owned(), taken), b"another");
+    }
+    let pools = json!([{"name": "blue"}]);
+    let given = add(&mut Interrupted::new(&store), &node, &pools);
+    assert_eq!(given.unwrap(), [free]);
+    let full = add(
+        &mut Interrupted::new(&store),
+        &node,
+        &json!([{"name": "blue"}]),
+    );
+    assert_ne!(full.unwrap_err().code, code::INVALID_CONFIG);
+}
+
+/// CHECK of `c1` with this `prevResult`.
+fn check(store: &Store, node: &Node, prev_result: &Value) -> Result<(), Error> {
+    let environment = Environment::default();
+    let call = call(&environment, &json!({"prevResult": prev_result}));
+    address::check(&mut Interrupted::new(store), node, &attachment("c1"), &call)
+}
+
+#[test]
+fn check_needs_an_address_of_the_attachment() {
+    let (_folder, node) = node();
+    let store = store_of_blue();
+    let pools = json!([{"name": "blue"}]);
+    let result = |ips: Value| json!({"cniVersion": "1.1.0", "ips": ips, "pools": pools});
+    let none = check(&store, &node, &result(json!([]))).unwrap_err();
+    assert_eq!(none.code, code::NOT_RESERVED);
+    let given = add(&mut Interrupted::new(&store), &node, &pools).unwrap()[0];
+    let own = json!([{"address": format!("{given}/29")}]);
+    check(&store, &node, &result(json!([]))).unwrap();
+    check(&store, &node, &result(own.clone())).unwrap();
+    let other = (2..=6).map(|n| IpAddr::from([10, 0, 0, n]));
+    let other = other.into_iter().find(|ip| *ip != given).unwrap();
+    let others = json!([{"address": format!("{other}/29")}]);
+    let lost = check(&store, &node, &result(others)).unwrap_err();
+    assert_eq!(lost.code, code::NOT_RESERVED);
+    // Without the pool's definition.
+    store.delete(&Key::Pool("blue".to_owned()));
+    check(&store, &node, &result(own.clone())).unwrap();
+    del(&store, &node).unwrap();
+    let undefined = check(&store, &node, &result(own)).unwrap_err();
+    assert_eq!(undefined.code, code::INVALID_CONFIG);
 }
 
 const STICKY: &str = "10.0.0.5";

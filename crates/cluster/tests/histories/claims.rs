@@ -1,11 +1,11 @@
-//! Claims of blocks: lost ones, failed ones, and the room for the next ADD.
+//! Claims and returns of blocks, and the room for the next ADD.
 
 use std::fs;
 use std::path::PathBuf;
 
 use cluster::block::{self, BlockFiles};
 use cluster::{BlockOwner, Engine, Key, Node};
-use cni::{Environment, Error, code};
+use cni::{Environment, Error, IpamResult, JsonOutput, Reply, SpecVersion, code};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -15,15 +15,15 @@ use super::nodes;
 use super::traffic::call;
 
 /// A node, and the pool `blue` with four blocks of five or more addresses.
-struct Site {
+pub(crate) struct Site {
     _folder: TempDir,
-    node: Node,
+    pub(crate) node: Node,
     data_dir: PathBuf,
-    store: Store,
+    pub(crate) store: Store,
 }
 
 impl Site {
-    fn new(definition: &str) -> Self {
+    pub(crate) fn new(definition: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let node = nodes(folder.path()).swap_remove(0);
         let data_dir = folder.path().join("data");
@@ -52,18 +52,18 @@ impl Site {
         block::add(engine, &self.node, &self.data_dir, &call).map(|_| ())
     }
 
-    fn add(&self, engine: &mut dyn Engine) -> Result<(), Error> {
+    pub(crate) fn add(&self, engine: &mut dyn Engine) -> Result<(), Error> {
         self.add_with(engine, &json!({"name": "blue"}))
     }
 
     /// Claims the block of this address.
-    fn claim(&self, ip: &str) {
+    pub(crate) fn claim(&self, ip: &str) {
         let pool = json!({"name": "blue", "requested-ip": ip});
         self.add_with(&mut Interrupted::new(&self.store), &pool)
             .unwrap();
     }
 
-    fn gc(&self, engine: &mut dyn Engine) -> Result<(), Error> {
+    pub(crate) fn gc(&self, engine: &mut dyn Engine) -> Result<(), Error> {
         self.gc_keeping("1h", engine)
     }
 
@@ -77,8 +77,11 @@ impl Site {
     }
 
     fn status(&self, keys: &Value) -> Result<(), Error> {
+        self.status_of(&mut Interrupted::new(&self.store), keys)
+    }
+
+    fn status_of(&self, engine: &mut dyn Engine, keys: &Value) -> Result<(), Error> {
         let environment = Environment::default();
-        let engine = &mut Interrupted::new(&self.store);
         let call = call(&environment, keys);
         block::status(engine, &self.node, &self.data_dir, "x", &call)
     }
@@ -91,14 +94,14 @@ impl Site {
     }
 
     /// The blocks in the node's file.
-    fn listed(&self) -> Vec<String> {
+    pub(crate) fn listed(&self) -> Vec<String> {
         let files = BlockFiles::all(&self.node).unwrap();
         let blocks = files.into_iter().flat_map(|(_, file)| file.blocks);
         blocks.map(|block| block.cidr.to_string()).collect()
     }
 
     /// The blocks in the engine, each with its node.
-    fn claimed(&self) -> Vec<(String, String)> {
+    pub(crate) fn claimed(&self) -> Vec<(String, String)> {
         let block = |(key, value): (Key, Vec<u8>)| match key {
             Key::Block(_, cidr) => Some((cidr.to_string(), BlockOwner::parse(&value)?.node)),
             _ => None,
@@ -106,33 +109,33 @@ impl Site {
         self.store.objects().into_iter().filter_map(block).collect()
     }
 
-    fn lose(&self, block: &str) {
+    pub(crate) fn lose(&self, block: &str) {
         self.store.delete(&key(block));
     }
 
     /// The owner of a block in the engine.
-    fn owner(&self, block: &str) -> BlockOwner {
+    pub(crate) fn owner(&self, block: &str) -> BlockOwner {
         let mut objects = self.store.objects().into_iter();
         let found = objects.find(|(found, _)| *found == key(block));
         BlockOwner::parse(&found.unwrap().1).unwrap()
     }
 
     /// A node claims a block.
-    fn put(&self, block: &str, node: &str) {
+    pub(crate) fn put(&self, block: &str, node: &str) {
         self.store
             .put(key(block), &BlockOwner::new(node).to_value());
     }
 }
 
-fn key(block: &str) -> Key {
+pub(crate) fn key(block: &str) -> Key {
     Key::Block("blue".to_owned(), block.parse().unwrap())
 }
 
-const BLUE: &str = r#"{"subnet":"10.0.0.0/27","block":29}"#;
-const LOST: &str = "10.0.0.8/29";
-const KEPT: &str = "10.0.0.16/29";
+pub(crate) const BLUE: &str = r#"{"subnet":"10.0.0.0/27","block":29}"#;
+pub(crate) const LOST: &str = "10.0.0.8/29";
+pub(crate) const KEPT: &str = "10.0.0.16/29";
 
-fn with_two_blocks() -> Site {
+pub(crate) fn with_two_blocks() -> Site {
     let site = Site::new(BLUE);
     site.claim("10.0.0.9");
     site.claim("10.0.0.17");
@@ -140,75 +143,8 @@ fn with_two_blocks() -> Site {
     site
 }
 
-/// A node with two blocks, of which the engine has lost the first.
-fn with_a_lost_block() -> Site {
-    let site = with_two_blocks();
-    site.lose(LOST);
-    site
-}
-
-fn of(block: &str, node: &str) -> (String, String) {
+pub(crate) fn of(block: &str, node: &str) -> (String, String) {
     (block.to_owned(), node.to_owned())
-}
-
-#[test]
-fn a_claim_that_never_reached_the_engine_leaves_no_block() {
-    let site = Site::new(BLUE);
-    let mut engine = Interrupted::new(&site.store);
-    engine.loses_changes = true;
-    let refused = site.add(&mut engine).unwrap_err();
-    assert_eq!(refused.code, code::TRY_AGAIN_LATER);
-    site.gc(&mut Interrupted::new(&site.store)).unwrap();
-    assert_eq!(site.listed(), [""; 0]);
-    assert_eq!(site.claimed(), []);
-}
-
-#[test]
-fn a_block_that_the_engine_has_lost_is_claimed_again() {
-    let site = with_two_blocks();
-    let former = site.owner(LOST);
-    site.lose(LOST);
-    site.gc(&mut Interrupted::new(&site.store)).unwrap();
-    assert_eq!(site.listed().len(), 2);
-    assert_eq!(site.claimed(), [of(LOST, "n0"), of(KEPT, "n0")]);
-    // A release of the former claim that is late doesn't release this one.
-    assert_ne!(site.owner(LOST), former);
-}
-
-#[test]
-fn a_lost_block_that_another_node_claims_first_is_not_used() {
-    let site = with_a_lost_block();
-    let engine = &mut Interrupted::once(&site.store, |store, _| {
-        store.put(key(LOST), &BlockOwner::new("n2").to_value());
-    });
-    site.gc(engine).unwrap();
-    assert_eq!(site.listed(), [KEPT]);
-    assert_eq!(site.claimed(), [of(LOST, "n2"), of(KEPT, "n0")]);
-}
-
-#[test]
-fn a_lost_block_of_another_length_is_not_used() {
-    let site = with_a_lost_block();
-    let other = br#"{"subnet":"10.0.0.0/27","block":28}"#;
-    site.store.put(Key::Pool("blue".to_owned()), other);
-    site.gc(&mut Interrupted::new(&site.store)).unwrap();
-    assert_eq!(site.listed(), [KEPT]);
-    assert_eq!(site.claimed(), [of(KEPT, "n0")]);
-}
-
-#[test]
-fn after_a_restore_gc_claims_no_lost_block_and_is_refused_only_if_there_is_one() {
-    let site = with_a_lost_block();
-    let mark = Key::Mark("n7".to_owned());
-    site.store.put(mark.clone(), b"");
-    let refused = site.gc(&mut Interrupted::new(&site.store)).unwrap_err();
-    assert!(refused.msg.contains("n7"), "{refused}");
-    assert_eq!(site.listed(), [LOST, KEPT]);
-    assert_eq!(site.claimed(), [of(KEPT, "n0")]);
-    site.store.delete(&mark);
-    site.gc(&mut Interrupted::new(&site.store)).unwrap();
-    site.store.put(mark, b"");
-    site.gc(&mut Interrupted::new(&site.store)).unwrap();
 }
 
 /// The number of requests of an ADD that finds a free address.
@@ -246,7 +182,12 @@ fn status_is_refused_if_the_nodes_blocks_are_full_and_no_other_is_free() {
     site.claim("10.0.0.2");
     site.reserve(["10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"]);
     assert!(site.status(&keys).is_ok());
+    // With room, it is ready without the engine.
+    let mut engine = Interrupted::new(&site.store);
+    engine.is_unreachable = true;
+    assert!(site.status_of(&mut engine, &keys).is_ok());
     site.reserve(["10.0.0.6"]);
+    assert!(site.status_of(&mut engine, &keys).is_err());
     let refused = site.status(&keys).unwrap_err();
     assert_eq!(refused.code, code::UNAVAILABLE);
     assert!(refused.msg.contains("no block left"), "{refused}");
@@ -262,21 +203,6 @@ fn status_without_pools_needs_a_selector_before() {
         assert_eq!(refused.code, code::UNAVAILABLE);
         assert!(refused.msg.contains("prevResult.pools"), "{refused}");
     }
-}
-
-#[test]
-fn a_block_of_the_node_that_its_file_lacks_is_adopted_unless_there_was_a_restore() {
-    let site = Site::new(BLUE);
-    site.claim("10.0.0.9");
-    site.put(KEPT, "n0");
-    site.put("10.0.0.24/29", "n2");
-    let mark = Key::Mark("n7".to_owned());
-    site.store.put(mark.clone(), b"");
-    site.gc(&mut Interrupted::new(&site.store)).unwrap();
-    assert_eq!(site.listed(), [LOST]);
-    site.store.delete(&mark);
-    site.gc(&mut Interrupted::new(&site.store)).unwrap();
-    assert_eq!(site.listed(), [LOST, KEPT]);
 }
 
 #[test]
@@ -340,4 +266,91 @@ fn blocks_are_compared_with_an_engine_at_another_address() {
         refused.msg.contains("knows none of the 1 blocks"),
         "{refused}"
     );
+}
+
+#[test]
+fn only_the_empty_blocks_of_a_node_are_given_back() {
+    let site = with_two_blocks();
+    site.reserve(["10.0.0.17"]);
+    for _ in 0..2 {
+        site.gc_keeping("0s", &mut Interrupted::new(&site.store))
+            .unwrap();
+    }
+    assert_eq!(site.listed(), [KEPT]);
+    assert_eq!(site.claimed(), [of(KEPT, "n0")]);
+}
+
+#[test]
+fn the_last_free_block_of_a_large_pool_is_claimed() {
+    let site = Site::new(r#"{"subnet":"10.0.0.0/23","block":30}"#);
+    for n in (0..512u32).step_by(4).filter(|n| *n != 400) {
+        let first = std::net::Ipv4Addr::from(0x0a00_0000 + n);
+        site.put(&format!("{first}/30"), "n2");
+    }
+    site.add(&mut Interrupted::new(&site.store)).unwrap();
+    assert_eq!(site.listed(), ["10.0.1.144/30"]);
+}
+
+#[test]
+fn after_a_new_registration_the_blocks_of_each_pool_are_compared() {
+    let site = with_two_blocks();
+    let green = json!({"name": "green"});
+    let pool = br#"{"subnet":"10.1.0.0/29","block":29}"#;
+    site.store.put(Key::Pool("green".to_owned()), pool);
+    let requests_of = |pool: &Value| {
+        let mut engine = Interrupted::new(&site.store);
+        site.add_with(&mut engine, pool).unwrap();
+        engine.requests
+    };
+    requests_of(&green);
+    assert_eq!(requests_of(&green), 0);
+    fs::remove_dir_all(&site.node.cache_dir).unwrap();
+    assert_ne!(requests(&site), 0);
+    assert_ne!(requests_of(&green), 0);
+    assert_eq!(requests_of(&green), 0);
+}
+
+#[test]
+fn files_that_can_not_be_read_are_not_missing_ones() {
+    let site = with_two_blocks();
+    let blocks = site.node.state_dir.join("blocks/blue.json");
+    fs::remove_file(&blocks).unwrap();
+    fs::create_dir(&blocks).unwrap();
+    let refused = site.add(&mut Interrupted::new(&site.store)).unwrap_err();
+    assert_eq!(refused.code, code::IO);
+    let file = site.data_dir.join("file");
+    fs::write(&file, "").unwrap();
+    assert_eq!(block::reserved(&file, "blue").unwrap_err().code, code::IO);
+    assert!(block::reserved(&site.data_dir, "none").unwrap().is_empty());
+}
+
+fn printed(result: &IpamResult) -> Value {
+    let output = JsonOutput::of_result(result, SpecVersion::V1_1_0);
+    serde_json::from_str(output.json().get()).unwrap()
+}
+
+#[test]
+fn the_known_pools_are_those_of_the_nodes_file() {
+    let site = Site::new(BLUE);
+    let environment = Environment::default();
+    let mut keys = Site::keys(&json!([{"name": "blue", "requested-ip": "10.0.0.9"}]));
+    keys["prevResult"]["ips"] = json!([{"address": "10.7.0.1/24"}]);
+    let call = call(&environment, &keys);
+    let known = || {
+        let engine = &mut Interrupted::new(&site.store);
+        match block::known_pools(engine, &site.node, &site.data_dir, &call).unwrap() {
+            Reply::Result(result) => printed(&result),
+            _ => Value::Null,
+        }
+    };
+    assert_eq!(known(), Value::Null);
+    site.claim("10.0.0.9");
+    let pool = json!({"name": "blue", "ranges": [{
+        "subnet": "10.0.0.0/27", "rangeStart": "10.0.0.8",
+        "rangeEnd": "10.0.0.15", "gateway": "10.0.0.1",
+    }]});
+    assert_eq!(known()["pools"], json!([pool]));
+    let without = printed(&block::without_pools(&call).unwrap());
+    assert_eq!(without["pools"], json!([]));
+    assert_eq!(without["ips"], known()["ips"]);
 }

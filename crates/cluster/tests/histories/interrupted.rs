@@ -20,6 +20,8 @@ pub(crate) struct Interrupted<'a> {
     pub(crate) sends_twice: bool,
     /// True if changes are lost.
     pub(crate) loses_changes: bool,
+    /// True if no request reaches it.
+    pub(crate) is_unreachable: bool,
     /// True if the answer to the next change that is made is lost.
     pub(crate) loses_an_answer: bool,
     /// The number of requests.
@@ -41,6 +43,7 @@ impl<'a> Interrupted<'a> {
             interrupts_registrations: false,
             sends_twice: false,
             loses_changes: false,
+            is_unreachable: false,
             loses_an_answer: false,
             requests: 0,
         }
@@ -65,6 +68,16 @@ impl<'a> Interrupted<'a> {
     }
 }
 
+impl Interrupted<'_> {
+    fn note_request(&mut self) -> Result<(), EngineError> {
+        self.requests += 1;
+        match self.is_unreachable {
+            true => Err(EngineError::new(Kind::Unreachable, "no route to it")),
+            false => Ok(()),
+        }
+    }
+}
+
 impl Engine for Interrupted<'_> {
     fn name(&self) -> &'static str {
         self.engine.name()
@@ -83,17 +96,17 @@ impl Engine for Interrupted<'_> {
     }
 
     fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        self.requests += 1;
+        self.note_request()?;
         self.engine.read(reads)
     }
 
     fn list(&mut self, group: &Group, with_values: bool) -> Result<Vec<Stored>, EngineError> {
-        self.requests += 1;
+        self.note_request()?;
         self.engine.list(group, with_values)
     }
 
     fn commit(&mut self, change: &Change) -> Result<Outcome, EngineError> {
-        self.requests += 1;
+        self.note_request()?;
         let mut written = change.write.iter();
         let is_registration = written.any(|(key, _)| matches!(key, Key::Node(_)));
         if is_registration && !self.interrupts_registrations {

@@ -7,8 +7,10 @@ mod claims;
 mod definitions;
 mod interrupted;
 mod lost_answers;
+mod lost_blocks;
 mod memory_engine;
 mod reconciled;
+mod registrations;
 mod traffic;
 
 use std::collections::BTreeMap;

@@ -2,11 +2,12 @@
 
 use std::cell::Cell;
 use std::fs;
+use std::path::Path;
 
 use cluster::restore::{
     Reconciled, clear_mark, mark, mark_nodes, marked, reconcile_address, reconcile_blocks,
 };
-use cluster::{BlockOwner, DefinedPools, HeldKey, Identity, Key, Node, block};
+use cluster::{BlockOwner, Change, DefinedPools, HeldKey, Identity, Key, Node, block};
 use cni::{Environment, Error};
 use serde_json::json;
 use tempfile::TempDir;
@@ -196,4 +197,102 @@ fn a_mark_that_was_written_again_stays() {
     let read = mark(engine, "n7").unwrap().unwrap();
     assert!(clear_mark(engine, &read).unwrap());
     assert!(marked(engine).unwrap().is_empty());
+}
+
+/// The outcome of each block.
+type States = Vec<(String, Reconciled)>;
+
+/// The blocks in the store with their owners.
+type Owners = Vec<(Key, BlockOwner)>;
+
+/// The blocks that `n0` claims again in `green`, a pool with four blocks, of which its file has
+/// the first. `change` changes the store and the node's reservations before, `meanwhile` during it.
+fn reconciled_blocks(
+    change: impl FnOnce(&Store, &Path),
+    meanwhile: impl FnMut(&Store, &Change),
+) -> (States, Owners) {
+    let (folder, node) = node();
+    let store = Store::default();
+    let pool = br#"{"subnet":"10.0.0.0/27","block":29}"#;
+    store.put(Key::Pool("green".to_owned()), pool);
+    let data_dir = folder.path().join("data");
+    let reservations = data_dir.join("green");
+    fs::create_dir_all(&reservations).unwrap();
+    let environment = Environment::default();
+    let pools = json!([{"name": "green", "requested-ip": "10.0.0.2"}]);
+    let result = json!({"cniVersion": "1.1.0", "ips": [], "pools": pools});
+    let call = call(&environment, &json!({"prevResult": result}));
+    block::add(&mut Interrupted::new(&store), &node, &data_dir, &call).unwrap();
+    change(&store, &reservations);
+    let engine = &mut Interrupted::with(&store, meanwhile);
+    let mut identity = Identity::of(&node, &environment, engine).unwrap();
+    let pools = &mut DefinedPools::read(engine).unwrap();
+    let states = reconcile_blocks(engine, &mut identity, pools, &node).unwrap();
+    let states = states.into_iter();
+    let states = states.map(|(_, cidr, state)| (cidr.to_string(), state));
+    let blocks = store.objects().into_iter();
+    let blocks = blocks.filter(|(key, _)| matches!(key, Key::Block(..)));
+    (
+        states.collect(),
+        blocks
+            .map(|(key, value)| (key, BlockOwner::parse(&value).unwrap()))
+            .collect(),
+    )
+}
+
+fn green(block: &str) -> Key {
+    Key::Block("green".to_owned(), block.parse().unwrap())
+}
+
+const LISTED: &str = "10.0.0.0/29";
+const UNLISTED: &str = "10.0.0.8/29";
+
+#[test]
+fn a_block_that_the_node_does_not_use_is_given_back_unless_it_was_claimed_again() {
+    let later = BlockOwner::new("n0");
+    for is_claimed_again in [false, true] {
+        let (states, blocks) = reconciled_blocks(
+            |store, _| store.put(green(UNLISTED), &BlockOwner::new("n0").to_value()),
+            |store, _| {
+                if is_claimed_again {
+                    store.put(green(UNLISTED), &later.to_value());
+                }
+            },
+        );
+        assert_eq!(states, [(LISTED.to_owned(), Reconciled::Held)]);
+        let kept = blocks.iter().any(|(key, _)| *key == green(UNLISTED));
+        assert_eq!(kept, is_claimed_again);
+    }
+}
+
+#[test]
+fn the_block_of_a_reserved_address_is_claimed_though_the_file_lacks_it() {
+    let (states, blocks) = reconciled_blocks(
+        |_, reservations| {
+            for ip in ["10.0.0.2", "10.0.0.9", "10.9.0.9"] {
+                fs::write(reservations.join(ip), "c\r\neth0\nnet\n").unwrap();
+            }
+        },
+        |_, _| (),
+    );
+    let expected = [
+        (LISTED.to_owned(), Reconciled::Held),
+        (UNLISTED.to_owned(), Reconciled::Claimed),
+    ];
+    assert_eq!(states, expected);
+    assert_eq!(blocks.len(), 2);
+}
+
+#[test]
+fn a_lost_block_that_overlaps_with_one_of_another_length_is_a_conflict() {
+    let (states, blocks) = reconciled_blocks(
+        |store, _| {
+            store.delete(&green(LISTED));
+            store.put(green("10.0.0.0/28"), &BlockOwner::new("n2").to_value());
+        },
+        |_, _| (),
+    );
+    let state = Reconciled::Conflict("block 10.0.0.0/28 is node n2's".to_owned());
+    assert_eq!(states, [(LISTED.to_owned(), state)]);
+    assert_eq!(blocks.len(), 1);
 }
