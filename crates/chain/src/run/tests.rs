@@ -17,10 +17,10 @@ use crate::call::plugins::Plugins;
 use crate::chain::Chain;
 use crate::record::attachments;
 use crate::run::tool_release::{Released, WhenBusy};
-use crate::tests::{attachment, config};
+use crate::tests::{LinkedExample, attachment, config};
 
-/// The answer to a command: a result, nothing, or the code of an error.
-type Answer = fn(Command) -> Result<Option<&'static str>, u64>;
+/// The answer to a command with a configuration: a result, nothing, or the code of an error.
+type Answer = fn(Command, &NetworkConfig) -> Result<Option<&'static str>, u64>;
 
 /// The linked delegate `p`.
 struct Fake {
@@ -68,7 +68,7 @@ impl LinkedPlugin for Fake {
         while self.waits && !cancellation.unwrap().is_cancelled() {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let answer = (self.answer.lock().unwrap())(command.parse().unwrap());
+        let answer = (self.answer.lock().unwrap())(command.parse().unwrap(), &config);
         LinkedOutput {
             answer: match answer {
                 Ok(None) => Ok(None),
@@ -85,10 +85,10 @@ impl LinkedPlugin for Fake {
 const RESULT: &str = r#"{"ips":[{"address":"10.0.0.2/24"}],"x":1}"#;
 
 /// It prints a result on ADD.
-const WORKS: Answer = |command| Ok((command == Command::Add).then_some(RESULT));
+const WORKS: Answer = |command, _| Ok((command == Command::Add).then_some(RESULT));
 
 /// It prints a result on ADD, and fails with code 5 on other commands.
-const FAILS: Answer = |command| match command {
+const FAILS: Answer = |command, _| match command {
     Command::Add => Ok(Some(RESULT)),
     _ => Err(code::IO),
 };
@@ -98,6 +98,8 @@ struct Site {
     folder: TempDir,
     environment: Environment,
     delegate: Fake,
+    /// True if `p` is installed. `q` always is.
+    is_installed: bool,
 }
 
 impl Site {
@@ -111,6 +113,7 @@ impl Site {
             folder,
             environment,
             delegate: Fake::new(answer),
+            is_installed: true,
         }
     }
 
@@ -120,9 +123,10 @@ impl Site {
             true => config(keys),
             false => config(&format!(r#"{keys},"ipam":{{"delegates":["p"]}}"#)),
         };
-        let linked: [&dyn LinkedPlugin; 1] = [&self.delegate];
+        let linked: [&dyn LinkedPlugin; 2] = [&LinkedExample("q"), &self.delegate];
+        let linked = &linked[..1 + usize::from(self.is_installed)];
         let plugins = Plugins::in_cni_path(&self.environment).unwrap();
-        f(Chain::new(&config, &self.environment, plugins.and_linked(&linked)).unwrap())
+        f(Chain::new(&config, &self.environment, plugins.and_linked(linked)).unwrap())
     }
 
     fn add(&self, keys: &str) -> Result<(), Error> {
@@ -156,10 +160,6 @@ impl Site {
     }
 }
 
-fn refused(reason: &str) -> Released {
-    Released::Refused(reason.to_owned())
-}
-
 #[test]
 fn a_tool_releases_nothing_that_a_call_works_on_or_that_it_refuses() {
     let site = Site::new(WORKS);
@@ -172,7 +172,10 @@ fn a_tool_releases_nothing_that_a_call_works_on_or_that_it_refuses() {
     };
     assert!(reason.contains("is still running"), "{reason}");
     drop(file);
-    assert_eq!(site.release(Some("no")).unwrap(), refused("no"));
+    assert_eq!(
+        site.release(Some("no")).unwrap(),
+        Released::Refused("no".to_owned())
+    );
     assert!(site.delegate.log().is_empty() && site.is_recorded());
     assert_eq!(site.release(None).unwrap(), Released::Done);
     assert_eq!(site.delegate.log(), [format!("DEL  {RESULT}")]);
@@ -193,7 +196,10 @@ fn a_release_that_fails_keeps_the_record_and_leaves_no_empty_one() {
     site.delegate.answers(WORKS);
     assert_eq!(site.release(None).unwrap(), Released::Done);
     // Without a record.
-    assert_eq!(site.release(Some("no")).unwrap(), refused("no"));
+    assert_eq!(
+        site.release(Some("no")).unwrap(),
+        Released::Refused("no".to_owned())
+    );
     assert!(!site.network().exists());
     site.delegate.answers(FAILS);
     let error = site.release(None).unwrap_err();
@@ -250,9 +256,9 @@ fn a_second_add_is_refused_unless_check_says_that_the_address_is_lost() {
     let error = site.add("").unwrap_err();
     assert_eq!(error.code, code::ALREADY_ALLOCATED);
     assert!(error.details.contains("CHECK could not tell"), "{error:?}");
-    site.delegate.answers(|command| match command {
+    site.delegate.answers(|command, config| match command {
         Command::Check => Err(code::NOT_RESERVED),
-        _ => WORKS(command),
+        _ => WORKS(command, config),
     });
     site.add("").unwrap();
     let commands = site.delegate.log().into_iter();
@@ -302,8 +308,8 @@ fn del_gets_the_addresses_of_the_record_if_the_runtime_gives_none() {
 fn a_linked_delegate_that_ends_after_its_time_has_timed_out_unless_it_refuses() {
     let keys = r#","ipam":{"delegates":["p"],"delegateTimeout":"20ms"}"#;
     let failing: [(Answer, u64); 2] = [
-        (|_| Err(code::IO), code::TRY_AGAIN_LATER),
-        (|_| Err(code::ALREADY_ALLOCATED), code::ALREADY_ALLOCATED),
+        (|_, _| Err(code::IO), code::TRY_AGAIN_LATER),
+        (|_, _| Err(code::ALREADY_ALLOCATED), code::ALREADY_ALLOCATED),
     ];
     for (answer, code) in failing {
         let mut site = Site::new(answer);
@@ -314,7 +320,7 @@ fn a_linked_delegate_that_ends_after_its_time_has_timed_out_unless_it_refuses() 
         assert_eq!(is_late, code == code::TRY_AGAIN_LATER, "{error}");
     }
     let keys = r#","ipam":{"delegates":["p"],"delegateTimeout":"1h"}"#;
-    let error = Site::new(|_| Err(code::IO)).add(keys).unwrap_err();
+    let error = Site::new(|_, _| Err(code::IO)).add(keys).unwrap_err();
     assert_eq!(error.code, code::IO, "{error}");
 }
 
@@ -323,4 +329,79 @@ fn the_delegates_of_a_chain_are_those_of_its_configuration() {
     Site::new(WORKS).with("", |chain| {
         assert_eq!(chain.delegates(), crate::tests::names(&["p"]));
     });
+}
+
+#[test]
+fn a_failed_add_stays_recorded_only_if_it_may_hold_an_address() {
+    let failing: [(Answer, bool); 5] = [
+        (|_, _| Err(code::IO), true),
+        (|_, _| Err(code::INVALID_CONFIG), false),
+        (|_, _| Err(code::ALREADY_ALLOCATED), false),
+        (|_, _| Ok(None), false),
+        (
+            |command, _| match command {
+                Command::Add => Err(code::IO),
+                _ => Ok(None),
+            },
+            false,
+        ),
+    ];
+    for (i, (answer, is_recorded)) in failing.into_iter().enumerate() {
+        let site = Site::new(answer);
+        site.add("").unwrap_err();
+        assert_eq!(site.is_recorded(), is_recorded, "{i}");
+    }
+}
+
+#[test]
+fn a_delegate_that_is_gone_does_not_stop_del_if_the_configuration_names_it_no_more() {
+    let mut site = Site::new(WORKS);
+    site.add("").unwrap();
+    site.is_installed = false;
+    let error = site.del("").unwrap_err();
+    assert_eq!(error.code, code::DELEGATE_NOT_FOUND);
+    assert!(site.is_recorded());
+    site.del(r#","ipam":{"delegates":["q"]}"#).unwrap();
+    assert!(!site.is_recorded());
+}
+
+#[test]
+fn del_that_fails_with_the_former_configuration_is_tried_with_todays_if_check_confirms_it() {
+    const FORMER: &str = r#","vlan":1,"ipam":{"delegates":["p"]}"#;
+    const TODAY: &str = r#","vlan":2,"ipam":{"delegates":["p"]}"#;
+    fn is_former(config: &NetworkConfig) -> bool {
+        String::from_utf8_lossy(config.as_bytes()).contains("\"vlan\":1")
+    }
+    let site = Site::new(|command, config| match command {
+        Command::Del if is_former(config) => Err(code::IO),
+        Command::Check => Err(code::NOT_RESERVED),
+        _ => WORKS(command, config),
+    });
+    site.add(FORMER).unwrap();
+    let error = site.del(TODAY).unwrap_err();
+    assert_eq!(error.code, code::TRY_AGAIN_LATER);
+    assert!(site.is_recorded());
+    site.delegate.answers(|command, config| match command {
+        Command::Del if is_former(config) => Err(code::IO),
+        _ => WORKS(command, config),
+    });
+    site.del(TODAY).unwrap();
+    assert!(!site.is_recorded());
+}
+
+#[test]
+fn check_gets_the_pools_that_a_selector_has_selected_on_add() {
+    let site = Site::new(|command, _| match command {
+        Command::Add => Ok(Some(r#"{"ips":[],"pools":[{"name":"x"}]}"#)),
+        _ => Ok(None),
+    });
+    let keys = r#","ipam":{"delegates":["p","p"]}"#;
+    site.add(keys).unwrap();
+    site.delegate.log();
+    let keys = format!(r#","prevResult":{{"ips":[]}}{keys}"#);
+    site.with(&keys, |chain| chain.check(&attachment()))
+        .unwrap();
+    let log = site.delegate.log();
+    assert!(!log[0].contains("pools"), "{log:?}");
+    assert!(log[1].contains(r#""pools":[{"name":"x"}]"#), "{log:?}");
 }
