@@ -204,4 +204,19 @@ mod tests {
         assert!(!Failure::terminated(late, Left::Nothing, "").is_cancellation());
         assert!(!Failure::silent().is_cancellation());
     }
+
+    #[test]
+    fn only_a_terminated_delegate_may_be_at_work() {
+        let late = |left| Failure::terminated(Reason::TimedOut(Duration::from_secs(1)), left, "");
+        assert!(late(Left::Running(vec![7])).has_unterminated());
+        assert!(!late(Left::Daemons).has_unterminated());
+        assert!(!Failure::silent().has_unterminated());
+        let error = late(Left::Running(vec![7, 8])).to_error();
+        assert!(error.msg.contains("process 7, 8"), "{error}");
+        let error = late(Left::Running(Vec::new())).to_error();
+        assert!(
+            error.msg.contains("a process that it has started"),
+            "{error}"
+        );
+    }
 }

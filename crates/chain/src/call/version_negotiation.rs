@@ -237,10 +237,12 @@ mod tests {
 
     #[test]
     fn a_failure_with_a_supported_version_is_a_failure() {
-        for command in [Command::Gc, Command::Del] {
+        for (command, calls) in [(Command::Gc, 2), (Command::Del, 1)] {
             let mut new = Old::up_to(SpecVersion::V1_1_0);
             let outcomes = run(&mut new, &[command], None);
             assert!(matches!(outcomes[0], Outcome::Failed(_)), "{command}");
+            // It is not run again.
+            assert_eq!(new.log.len(), calls, "{:?}", new.log);
         }
     }
 
