@@ -293,7 +293,15 @@ mod tests {
             let answer = record.answer().map(RawValue::get);
             assert_eq!(answer, (n == 3).then_some(RESULTS[2]));
             assert_eq!(record.args, "A=1");
+            let state = if n == 3 { "added" } else { "adding" };
+            assert_eq!(record.state.as_str(), state);
+            let config = record.config().unwrap();
+            let raw = record.raw_config().unwrap().get();
+            assert_eq!(raw.as_bytes(), config.as_bytes());
+            let answered = (0..4).filter(|number| record.has_answered(*number));
+            assert_eq!(answered.count(), n);
         }
+        assert_eq!(RecordState::Deleting.as_str(), "deleting");
     }
 
     #[test]

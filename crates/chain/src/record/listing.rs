@@ -225,6 +225,18 @@ mod tests {
     }
 
     #[test]
+    fn the_folder_of_the_records_is_absolute() {
+        let config = config(r#","ipam":{"delegates":["p"]}"#);
+        let of = |path: &str| {
+            let environment = Environment::default().with("IPAM_DELEGATED_STATE_DIR", path);
+            state_dir(&config, &environment)
+        };
+        assert_eq!(of("/records").unwrap(), Path::new("/records"));
+        let refused = of("records").unwrap_err();
+        assert_eq!(refused.code, cni::code::INVALID_ENVIRONMENT);
+    }
+
+    #[test]
     fn what_can_not_be_read_is_told_from_what_is_not_there() {
         let root = tempfile::tempdir().unwrap();
         let network = config("").name().clone();

@@ -102,3 +102,34 @@ fn held(attachment: &Attachment, file: &RecordFile) -> Error {
         format!("an earlier call for {attachment} is still running ({who})"),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::tests::{attachment, config};
+
+    #[test]
+    fn a_record_that_its_holder_removes_is_made_anew_for_the_one_that_waits() {
+        let root = tempfile::tempdir().unwrap();
+        let records = Records::new(root.path(), config("").name());
+        let make =
+            |wait: Option<&Overtime>| acquire(&records, &attachment(), IfMissing::Make, wait);
+        let Ok(Found::Record(first)) = make(None) else {
+            panic!("it is not made");
+        };
+        let refused = make(None).err().unwrap();
+        assert_eq!(refused.code, code::TRY_AGAIN_LATER);
+        thread::scope(|scope| {
+            let next = scope.spawn(|| match make(Some(&Overtime::new(true))) {
+                Ok(Found::Record(next)) => drop(next),
+                _ => panic!("it is not made"),
+            });
+            thread::sleep(Duration::from_millis(100));
+            first.file.remove();
+            next.join().unwrap();
+        });
+        assert!(records.file(&attachment()).exists());
+    }
+}
