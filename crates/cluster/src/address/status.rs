@@ -30,10 +30,8 @@ pub fn status(
     plugin: &str,
     call: &Call<'_>,
 ) -> Result<(), Error> {
-    as_an_add(engine, node, plugin, call).map_err(|error| match error.code {
-        code::UNAVAILABLE => error,
-        _ => Error::new(code::UNAVAILABLE, error.msg).with_details(error.details),
-    })
+    as_an_add(engine, node, plugin, call)
+        .map_err(|error| Error::new(code::UNAVAILABLE, error.msg).with_details(error.details))
 }
 
 fn as_an_add(
