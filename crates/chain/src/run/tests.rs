@@ -325,13 +325,6 @@ fn a_linked_delegate_that_ends_after_its_time_has_timed_out_unless_it_refuses() 
 }
 
 #[test]
-fn the_delegates_of_a_chain_are_those_of_its_configuration() {
-    Site::new(WORKS).with("", |chain| {
-        assert_eq!(chain.delegates(), crate::tests::names(&["p"]));
-    });
-}
-
-#[test]
 fn a_failed_add_stays_recorded_only_if_it_may_hold_an_address() {
     let failing: [(Answer, bool); 5] = [
         (|_, _| Err(code::IO), true),

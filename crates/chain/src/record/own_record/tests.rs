@@ -139,6 +139,7 @@ fn the_callers_lines_are_in_the_record_until_the_attachment_is_released() {
         environment(&folder),
     );
     let chain = chain(&config, &environment).with_caller_line(raw(r#"{"pool": "a"}"#));
+    assert_eq!(chain.delegates(), names(&["p"]));
     assert!(append(&folder, "1").is_none());
     chain.add(&attachment()).unwrap();
     assert_eq!(
