@@ -166,3 +166,26 @@ impl Plugin for BlockSelector {
         block::without_pools(call).map(Reply::Result)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_add_of_the_allocator_is_undone_after_a_signal() {
+        let about = About {
+            name: "x",
+            version: "1",
+            summary: "",
+        };
+        let place = Place {
+            cluster: |_| Err(Error::config("none")),
+            data_dir: |_| Err(Error::config("none")),
+        };
+        let allocator = Allocator { about, place };
+        assert!(allocator.handles_signals(Command::Add));
+        for command in [Command::Del, Command::Check, Command::Gc, Command::Status] {
+            assert!(!allocator.handles_signals(command), "{command}");
+        }
+    }
+}

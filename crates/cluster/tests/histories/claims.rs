@@ -318,6 +318,7 @@ fn files_that_can_not_be_read_are_not_missing_ones() {
     fs::create_dir(&blocks).unwrap();
     let refused = site.add(&mut Interrupted::new(&site.store)).unwrap_err();
     assert_eq!(refused.code, code::IO);
+    assert!(site.gc(&mut Interrupted::new(&site.store)).is_err());
     let file = site.data_dir.join("file");
     fs::write(&file, "").unwrap();
     assert_eq!(block::reserved(&file, "blue").unwrap_err().code, code::IO);

@@ -253,8 +253,8 @@ fn a_block_that_the_node_does_not_use_is_given_back_unless_it_was_claimed_again(
     for is_claimed_again in [false, true] {
         let (states, blocks) = reconciled_blocks(
             |store, _| store.put(green(UNLISTED), &BlockOwner::new("n0").to_value()),
-            |store, _| {
-                if is_claimed_again {
+            |store, change| {
+                if is_claimed_again && !change.delete.is_empty() {
                     store.put(green(UNLISTED), &later.to_value());
                 }
             },
