@@ -95,8 +95,12 @@ impl Site {
 
     /// The blocks in the node's file.
     pub(crate) fn listed(&self) -> Vec<String> {
-        let files = BlockFiles::all(&self.node).unwrap();
-        let blocks = files.into_iter().flat_map(|(_, file)| file.blocks);
+        let files = BlockFiles::open(&self.node, PathBuf::new()).unwrap();
+        let blocks = files
+            .all()
+            .unwrap()
+            .into_iter()
+            .flat_map(|file| file.blocks);
         blocks.map(|block| block.cidr.to_string()).collect()
     }
 
