@@ -122,7 +122,7 @@ pub(crate) fn replace_if(
     match new.rename(name, RenameFlags::EXCHANGE) {
         // The old file has the temporary name now, and is removed on drop.
         Ok(()) if may_be_replaced(&temporary) => Ok(true),
-        Ok(()) => Ok(new.rename(name, RenameFlags::EXCHANGE).map(|()| false)?),
+        Ok(()) => Ok(new.put_back(name).map(|()| false)?),
         // The file system can't exchange names: only the lock protects the file.
         Err(error) if is_without_flags(error) && may_be_replaced(name) => {
             Ok(new.rename(name, RenameFlags::empty()).map(|()| true)?)
@@ -194,6 +194,15 @@ impl<'a> Unfinished<'a> {
         self.exists = flags.contains(RenameFlags::EXCHANGE);
         Ok(())
     }
+
+    /// Gives the old file its name back after an exchange. If the names can't be exchanged again,
+    /// the old file replaces the new one. It is never removed: it is somebody's reservation.
+    fn put_back(&mut self, name: &str) -> Result<(), Errno> {
+        self.rename(name, RenameFlags::EXCHANGE).or_else(|_| {
+            self.exists = false;
+            self.rename(name, RenameFlags::empty())
+        })
+    }
 }
 
 impl Drop for Unfinished<'_> {
@@ -258,6 +267,33 @@ mod tests {
         assert_eq!(read("torn"), "ours");
         assert_eq!(read("whole"), "theirs");
         assert_eq!(names(folder.path()), ["torn", "whole"]);
+    }
+
+    #[test]
+    fn a_file_that_may_not_be_replaced_stays_if_the_names_cannot_be_exchanged_again() {
+        let (folder, directory) = directory();
+        let path = folder.path().join("whole");
+        fs::write(&path, "theirs").unwrap();
+        // The second exchange fails, since there is nothing to exchange with.
+        let is_torn = |_: &str| {
+            fs::remove_file(&path).unwrap();
+            false
+        };
+        let replaced = replace_if(&directory, "whole", content(b"ours"), is_torn);
+        assert_eq!(names(folder.path()), ["whole"]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "theirs");
+        assert!(!replaced.unwrap());
+
+        // Neither an exchange nor a rename is possible: the old file stays where it is.
+        let put_aside = folder.path().join("aside");
+        let is_torn = |temporary: &str| {
+            fs::remove_file(&path).unwrap();
+            fs::create_dir(&path).unwrap();
+            fs::rename(folder.path().join(temporary), &put_aside).unwrap();
+            false
+        };
+        replace_if(&directory, "whole", content(b"ours"), is_torn).unwrap_err();
+        assert_eq!(fs::read_to_string(&put_aside).unwrap(), "theirs");
     }
 
     #[test]
