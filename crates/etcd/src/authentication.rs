@@ -6,50 +6,56 @@ use std::time::{Duration, Instant};
 use cluster::EngineError;
 use tonic::metadata::AsciiMetadataValue;
 
-use crate::client::Client;
 use crate::connection::Attempt;
+use crate::failover::Call;
 use crate::messages::{AuthenticateRequest, AuthenticateResponse};
 use crate::{Login, settings_file};
 
-impl Client<'_> {
+impl Call<'_> {
     /// The token to send, if there is a user.
     pub(crate) fn token(
         &mut self,
         within: Duration,
     ) -> Result<Option<AsciiMetadataValue>, EngineError> {
-        if self.settings.login.is_none() {
+        let Some(login) = &self.settings.login else {
             return Ok(None);
+        };
+        if self.started.session.remembered.token.is_none() {
+            self.renew_token(login, within)?;
         }
-        if self.start()?.session.remembered.token.is_none() {
-            self.renew_token(within)?;
-        }
-        let token = self.start()?.session.remembered.token.as_deref();
+        let token = self.started.session.remembered.token.as_deref();
         // Without authentication, the token is empty.
         let token = token.filter(|token| !token.is_empty());
         Ok(token.and_then(|token| token.parse().ok()))
     }
 
-    pub(crate) fn renew_token(&mut self, within: Duration) -> Result<(), EngineError> {
-        let Some(login) = &self.settings.login else {
-            return Ok(());
-        };
+    /// Asks for a token, unless another process has left one meanwhile.
+    ///
+    /// One process asks while the others wait for it: a hundred passwords at once would keep etcd
+    /// busy for ten seconds. If the folder can't be locked in time, it asks without the lock.
+    pub(crate) fn renew_token(
+        &mut self,
+        login: &Login,
+        within: Duration,
+    ) -> Result<(), EngineError> {
         let since = Instant::now();
-        let session = &mut self.start()?.session;
-        let expired = session.remembered.token.take();
-        // `session` is taken out of `self`, because `self` is used while the session is locked.
-        let mut session = std::mem::take(session);
-        let renewed = session.alone(within, |session| {
-            let other = session.remembered.token.as_ref();
+        let expired = self.started.session.remembered.token.take();
+        let folder = self.started.session.folder.clone();
+        let mut renew = || {
+            self.started.session.read();
+            let other = self.started.session.remembered.token.as_ref();
             if other.is_none() || other == expired.as_ref() {
                 // The wait for another process's token request counts as well.
                 let left = within.saturating_sub(since.elapsed());
                 let token = self.authenticate(login, left)?;
-                session.set_token(token);
+                self.started.session.set_token(token);
             }
             Ok(())
-        });
-        self.start()?.session = session;
-        renewed
+        };
+        match folder.map(|folder| folder.with_lock(within, || Ok(renew()))) {
+            Some(Ok(renewed)) => renewed,
+            _ => renew(),
+        }
     }
 
     /// Requests a token from the current endpoint. The token is empty without authentication.
@@ -68,7 +74,7 @@ impl Client<'_> {
             password: password.trim_end().to_owned(),
         };
         let path = "/etcdserverpb.Auth/Authenticate";
-        match self.exchange::<_, AuthenticateResponse>(path, request, None, within)? {
+        match self.exchange::<_, AuthenticateResponse>(path, request, None, within) {
             Attempt::Answer(answer) => Ok(Some(answer.token)),
             Attempt::Final(error) if error.msg.contains("authentication is not enabled") => {
                 Ok(Some(String::new()))

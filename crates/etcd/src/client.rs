@@ -2,28 +2,27 @@
 
 use cluster::{EngineError, Kind, Moment, TimeLimit};
 use cni::Cancellation;
+use prost::Message;
 use tonic::transport::{Channel, ClientTlsConfig};
 
 use crate::Settings;
 use crate::connection;
-use crate::messages::{
-    DeleteRequest, DeleteResponse, Header, KeyValue, PutRequest, PutResponse, RangeRequest,
-    RangeResponse, TxnRequest, TxnResponse,
-};
-use crate::request::{Range, RangeAnswer, Txn, TxnAnswer, after_prefix};
+use crate::failover::Call;
+use crate::messages::{Answer, Header, KeyValue, Range, RangeAnswer, Txn, TxnResponse};
+use crate::request::{TxnAnswer, after_prefix};
 use crate::session::Session;
 use cluster::client::Executor;
 
 /// A client for one call. All of its requests together take no longer than
 /// `ipam.etcd.timeout`.
 pub struct Client<'a> {
-    pub(crate) settings: &'a Settings,
-    pub(crate) cancellation: Option<&'a dyn Cancellation>,
+    settings: &'a Settings,
+    cancellation: Option<&'a dyn Cancellation>,
     /// Time limit of the requests.
     pub time: TimeLimit,
     moment: Option<Moment>,
     /// `None` before the first request.
-    pub(crate) started: Option<Started>,
+    started: Option<Started>,
 }
 
 /// A client that has sent a request.
@@ -35,6 +34,22 @@ pub(crate) struct Started {
     /// Index of the endpoint that is asked first.
     pub(crate) current: usize,
     pub(crate) session: Session,
+}
+
+impl Started {
+    fn new(settings: &Settings) -> Result<Self, EngineError> {
+        let endpoints = &settings.endpoints;
+        let session = Session::open(settings);
+        let answered = |url: &str| endpoints.iter().position(|known| known.url() == url);
+        Ok(Self {
+            tls: connection::tls(settings)?,
+            executor: Executor::new()?,
+            connections: vec![None; endpoints.len()],
+            current: answered(&session.remembered.endpoint)
+                .unwrap_or_else(|| fastrand::usize(..endpoints.len())),
+            session,
+        })
+    }
 }
 
 impl<'a> Client<'a> {
@@ -49,22 +64,25 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// The parts that requests need.
-    pub(crate) fn start(&mut self) -> Result<&mut Started, EngineError> {
-        if self.started.is_none() {
-            let endpoints = &self.settings.endpoints;
-            let session = Session::open(self.settings);
-            let answered = |url: &str| endpoints.iter().position(|known| known.url() == url);
-            self.started = Some(Started {
-                tls: connection::tls(self.settings)?,
-                executor: Executor::new()?,
-                connections: vec![None; endpoints.len()],
-                current: answered(&session.remembered.endpoint)
-                    .unwrap_or_else(|| fastrand::usize(..endpoints.len())),
-                session,
-            });
-        }
-        Ok(self.started.as_mut().expect("it was started just now"))
+    /// Sends a request until there is an answer. The boolean is true if an earlier attempt may
+    /// have been executed.
+    fn call<Q, A>(
+        &mut self,
+        path: &'static str,
+        request: &Q,
+        changes: bool,
+    ) -> Result<(A, bool), EngineError>
+    where
+        Q: Message + Clone + 'static,
+        A: Answer,
+    {
+        self.time.start_request();
+        let started = match &mut self.started {
+            Some(started) => started,
+            None => self.started.insert(Started::new(self.settings)?),
+        };
+        let (time, cancellation) = (self.time, self.cancellation);
+        Call::new(self.settings, started, time, cancellation, changes).send(path, request)
     }
 
     /// Cluster ID and revision in the last answer to a read or a transaction.
@@ -85,10 +103,10 @@ impl<'a> Client<'a> {
     ///
     /// See [`cluster::Kind`].
     pub fn range(&mut self, range: &Range) -> Result<RangeAnswer, EngineError> {
-        let (response, _) =
-            self.call::<RangeRequest, RangeResponse>("/etcdserverpb.KV/Range", &range.0, false)?;
-        self.note(response.header.as_ref());
-        Ok(response.into())
+        let (answer, _) =
+            self.call::<Range, RangeAnswer>("/etcdserverpb.KV/Range", range, false)?;
+        self.note(answer.header.as_ref());
+        Ok(answer)
     }
 
     /// Reads all keys with this prefix, in pages of `page` keys. Each page shows the keys as they
@@ -107,9 +125,11 @@ impl<'a> Client<'a> {
         let mut first = prefix.as_bytes().to_vec();
         let mut all = Vec::new();
         loop {
-            let mut range = Range::between(first.clone(), end.clone()).limit(page);
-            range.0.keys_only = keys_only;
-            let answer = self.range(&range)?;
+            let answer = self.range(&Range {
+                limit: page.into(),
+                keys_only,
+                ..Range::between(first.clone(), end.clone())
+            })?;
             all.extend(answer.kvs);
             if !answer.more {
                 return Ok(all);
@@ -119,35 +139,6 @@ impl<'a> Client<'a> {
                 first.push(0);
             }
         }
-    }
-
-    /// Writes one key.
-    ///
-    /// # Errors
-    ///
-    /// See [`cluster::Kind`].
-    pub fn put(
-        &mut self,
-        key: impl Into<Vec<u8>>,
-        value: impl Into<Vec<u8>>,
-    ) -> Result<(), EngineError> {
-        let (key, value) = (key.into(), value.into());
-        let request = PutRequest { key, value };
-        self.call::<_, PutResponse>("/etcdserverpb.KV/Put", &request, true)?;
-        Ok(())
-    }
-
-    /// Deletes the keys with this prefix.
-    ///
-    /// # Errors
-    ///
-    /// See [`cluster::Kind`].
-    pub fn delete_prefix(&mut self, prefix: impl Into<Vec<u8>>) -> Result<(), EngineError> {
-        let key = prefix.into();
-        let range_end = after_prefix(&key);
-        let request = DeleteRequest { key, range_end };
-        self.call::<_, DeleteResponse>("/etcdserverpb.KV/DeleteRange", &request, true)?;
-        Ok(())
     }
 
     /// Executes a transaction. If an answer is lost, the transaction is sent again. Its
@@ -160,11 +151,8 @@ impl<'a> Client<'a> {
     /// have been applied.
     pub fn txn(&mut self, txn: &Txn) -> Result<TxnAnswer, EngineError> {
         let changes = !txn.only_reads();
-        let (response, resent) = self.call::<TxnRequest, TxnResponse>(
-            "/etcdserverpb.KV/Txn",
-            &txn.to_request(),
-            changes,
-        )?;
+        let (response, resent) =
+            self.call::<Txn, TxnResponse>("/etcdserverpb.KV/Txn", txn, changes)?;
         self.note(response.header.as_ref());
         TxnAnswer::new(txn, response, resent).ok_or_else(|| {
             let kind = if changes {

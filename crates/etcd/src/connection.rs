@@ -15,8 +15,8 @@ use tonic::client::Grpc;
 use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 use tonic::{Code, Request, Status};
+use tonic_prost::ProstCodec;
 
-use crate::codec::Messages;
 use crate::messages::Answer;
 use crate::{Endpoint, Settings, settings_file};
 
@@ -70,40 +70,20 @@ fn pem(key: &str, path: &Path) -> Result<Vec<u8>, EngineError> {
     Ok(content)
 }
 
-/// The reason why there is no connection.
-pub(crate) enum NotConnected {
-    /// The endpoint can't be used now.
-    Unreachable(String),
-    /// The client doesn't trust the server's certificate, or the server the client's.
-    Distrusted(String),
-    /// A certificate or a key is invalid.
-    Invalid(EngineError),
-}
-
-impl<A> From<NotConnected> for Attempt<A> {
-    fn from(failed: NotConnected) -> Self {
-        match failed {
-            NotConnected::Unreachable(reason) => Self::NotSent(reason),
-            NotConnected::Distrusted(reason) => Self::Distrusted(reason),
-            NotConnected::Invalid(error) => Self::Final(error),
-        }
-    }
-}
-
-/// Connects.
-pub(crate) async fn connect(
+/// Connects. The error is the outcome of a request that could not be sent.
+pub(crate) async fn connect<A>(
     endpoint: &Endpoint,
     tls: Option<&ClientTlsConfig>,
     within: Duration,
-) -> Result<Channel, NotConnected> {
+) -> Result<Channel, Attempt<A>> {
     let mut built = Channel::from_shared(endpoint.url().to_owned())
-        .map_err(|error| NotConnected::Unreachable(error.to_string()))?
+        .map_err(|error| Attempt::NotSent(error.to_string()))?
         .connect_timeout(within);
     if let Some(tls) = tls.filter(|_| endpoint.is_tls()) {
         let tls = tls.clone().domain_name(endpoint.host());
         built = built.tls_config(tls).map_err(|error| {
             let msg = format!("{endpoint}: {}", reason(&error));
-            NotConnected::Invalid(EngineError::new(Kind::Settings, msg))
+            Attempt::Final(EngineError::new(Kind::Settings, msg))
         })?;
     }
     match timeout(within, built.connect()).await {
@@ -111,15 +91,17 @@ pub(crate) async fn connect(
         Ok(Err(error)) => {
             let reason = reason(&error);
             Err(match is_distrust(&reason) {
-                true => NotConnected::Distrusted(reason),
-                false => NotConnected::Unreachable(reason),
+                true => Attempt::Distrusted(reason),
+                false => Attempt::NotSent(reason),
             })
         }
-        Err(Elapsed { .. }) => Err(NotConnected::Unreachable(format!(
-            "no connection within {}",
-            in_words(within)
-        ))),
+        Err(Elapsed { .. }) => Err(not_connected(within)),
     }
+}
+
+/// The outcome of a request for which there was no connection in time.
+pub(crate) fn not_connected<A>(within: Duration) -> Attempt<A> {
+    Attempt::NotSent(format!("no connection within {}", in_words(within)))
 }
 
 /// Sends a request over a connection.
@@ -149,7 +131,10 @@ where
             return Attempt::NotSent(reason(&error));
         }
         let path = PathAndQuery::from_static(path);
-        match grpc.unary(request, path, Messages::<Q, A>::default()).await {
+        match grpc
+            .unary(request, path, ProstCodec::<Q, A>::default())
+            .await
+        {
             Ok(response) if response.get_ref().header().is_some() => {
                 Attempt::Answer(response.into_inner())
             }

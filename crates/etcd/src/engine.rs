@@ -6,8 +6,7 @@ use cluster::{
 use cni::Cancellation;
 
 use crate::client::Client;
-use crate::messages::KeyValue;
-use crate::request::{Compare, Op, Range, RangeAnswer, Txn};
+use crate::messages::{Compare, Compared, KeyValue, Op, Range, RangeAnswer, Txn};
 use crate::{Cluster, Keys};
 
 /// Number of keys in a page, with or without their values.
@@ -31,13 +30,30 @@ impl<'a> Engine<'a> {
     }
 
     fn range(&self, read: &Read) -> Range {
+        let key = |key: &Key| Range::key(self.keys.key(key));
         let group = |group: &Group| Range::prefix(self.keys.prefix(group));
         match read {
-            Read::Get(key) => Range::key(self.keys.key(key)),
-            Read::Exists(key) => Range::key(self.keys.key(key)).count_only(),
-            Read::First(first, most) => group(first).keys_only().limit(*most),
-            Read::Oldest(oldest, most) => group(oldest).oldest_first().limit(*most),
-            Read::Count(counted) => group(counted).count_only(),
+            Read::Get(one) => key(one),
+            Read::Exists(one) => Range {
+                count_only: true,
+                ..key(one)
+            },
+            Read::First(first, most) => Range {
+                keys_only: true,
+                limit: (*most).into(),
+                ..group(first)
+            },
+            Read::Oldest(oldest, most) => Range {
+                // Ascending, by the revision of the last change.
+                sort_order: 1,
+                sort_target: 3,
+                limit: (*most).into(),
+                ..group(oldest)
+            },
+            Read::Count(counted) => Range {
+                count_only: true,
+                ..group(counted)
+            },
         }
     }
 
@@ -58,16 +74,17 @@ impl<'a> Engine<'a> {
 
     fn compare(&self, condition: &Condition) -> Compare {
         let (key, prefix) = (|key| self.keys.key(key), |group| self.keys.prefix(group));
+        let after = |revision: &i64| revision.saturating_add(1);
         match condition {
-            Condition::Missing(missing) => Compare::is_missing(key(missing)),
-            Condition::Value(of, value) => Compare::value(key(of), value.as_slice()),
-            Condition::Revision(of, revision) => Compare::mod_revision(key(of), *revision),
-            Condition::Empty(group) => Compare::none_starts_with(prefix(group)),
-            Condition::NoneChangedSince(group, revision) => {
-                Compare::none_changed_since(prefix(group), *revision)
+            Condition::Missing(of) => Compare::equal(key(of), Compared::CreateRevision(0)),
+            Condition::Value(of, value) => Compare::equal(key(of), Compared::Value(value.clone())),
+            Condition::Revision(of, at) => Compare::equal(key(of), Compared::ModRevision(*at)),
+            Condition::Empty(of) => Compare::all_equal(prefix(of), Compared::CreateRevision(0)),
+            Condition::NoneChangedSince(of, revision) => {
+                Compare::all_less(prefix(of), Compared::ModRevision(after(revision)))
             }
-            Condition::NoneCreatedSince(group, revision) => {
-                Compare::none_created_since(prefix(group), *revision)
+            Condition::NoneCreatedSince(of, revision) => {
+                Compare::all_less(prefix(of), Compared::CreateRevision(after(revision)))
             }
         }
     }
@@ -135,7 +152,9 @@ impl cluster::Engine for Engine<'_> {
                 .collect(),
         };
         if let (true, Some((key, _))) = (change.dry_run, change.write.first()) {
-            txn.when.push(Compare::never(self.keys.key(key)));
+            // No revision reaches this number, so the condition never holds.
+            let never = Compared::ModRevision(i64::MAX);
+            txn.when.push(Compare::equal(self.keys.key(key), never));
         }
         let answer = self.client.txn(&txn)?;
         Ok(Outcome {

@@ -3,7 +3,6 @@
 mod authentication;
 mod client;
 mod cluster_settings;
-mod codec;
 mod connection;
 mod endpoint;
 mod engine;
@@ -20,6 +19,6 @@ pub use cluster_settings::Cluster;
 pub use endpoint::Endpoint;
 pub use engine::Engine;
 pub use keys::Keys;
-pub use messages::KeyValue;
-pub use request::{Compare, Op, Range, RangeAnswer, Txn, TxnAnswer};
+pub use messages::{Compare, KeyValue, Op, Range, RangeAnswer, Txn};
+pub use request::TxnAnswer;
 pub use settings::{Login, Settings};

@@ -44,46 +44,48 @@ macro_rules! answers {
     };
 }
 
-answers!(
-    AuthenticateResponse,
-    DeleteResponse,
-    PutResponse,
-    RangeResponse,
-    TxnResponse
-);
+answers!(AuthenticateResponse, RangeAnswer, TxnResponse);
 
+/// Keys to read: one, or those of an interval.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct RangeRequest {
+pub struct Range {
+    /// The key, or the first one of the interval.
     #[prost(bytes = "vec", tag = "1")]
-    pub(crate) key: Vec<u8>,
+    pub key: Vec<u8>,
+    /// The end of the interval, which isn't in it.
     #[prost(bytes = "vec", tag = "2")]
-    pub(crate) range_end: Vec<u8>,
+    pub range_end: Vec<u8>,
+    /// Largest number of keys; 0 is no limit.
     #[prost(int64, tag = "3")]
-    pub(crate) limit: i64,
-    #[prost(int64, tag = "4")]
-    pub(crate) revision: i64,
+    pub limit: i64,
     /// 0 is "none", 1 "ascending", 2 "descending".
     #[prost(int32, tag = "5")]
-    pub(crate) sort_order: i32,
+    pub sort_order: i32,
     /// 0 is the key, 3 the revision of the last change.
     #[prost(int32, tag = "6")]
-    pub(crate) sort_target: i32,
+    pub sort_target: i32,
+    /// Without the values.
     #[prost(bool, tag = "8")]
-    pub(crate) keys_only: bool,
+    pub keys_only: bool,
+    /// Only the number of keys.
     #[prost(bool, tag = "9")]
-    pub(crate) count_only: bool,
+    pub count_only: bool,
 }
 
+/// Keys that were read.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct RangeResponse {
+pub struct RangeAnswer {
     #[prost(message, optional, tag = "1")]
     pub(crate) header: Option<Header>,
+    /// The keys.
     #[prost(message, repeated, tag = "2")]
-    pub(crate) kvs: Vec<KeyValue>,
+    pub kvs: Vec<KeyValue>,
+    /// True if the limit has omitted some keys.
     #[prost(bool, tag = "3")]
-    pub(crate) more: bool,
-    #[prost(int64, tag = "4")]
-    pub(crate) count: i64,
+    pub more: bool,
+    /// Number of all matching keys, regardless of the limit. etcd's is signed, and never negative.
+    #[prost(uint64, tag = "4")]
+    pub count: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -95,29 +97,14 @@ pub(crate) struct PutRequest {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct PutResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) header: Option<Header>,
-}
-
-#[derive(Clone, PartialEq, Message)]
 pub(crate) struct DeleteRequest {
     #[prost(bytes = "vec", tag = "1")]
     pub(crate) key: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub(crate) range_end: Vec<u8>,
 }
 
+/// One operation of a transaction.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct DeleteResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) header: Option<Header>,
-    #[prost(int64, tag = "2")]
-    pub(crate) deleted: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct RequestOp {
+pub struct Op {
     #[prost(oneof = "Request", tags = "1, 2, 3")]
     pub(crate) request: Option<Request>,
 }
@@ -125,7 +112,7 @@ pub(crate) struct RequestOp {
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum Request {
     #[prost(message, tag = "1")]
-    Range(RangeRequest),
+    Range(Range),
     #[prost(message, tag = "2")]
     Put(PutRequest),
     #[prost(message, tag = "3")]
@@ -134,22 +121,19 @@ pub(crate) enum Request {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ResponseOp {
-    #[prost(oneof = "Response", tags = "1, 2, 3")]
+    #[prost(oneof = "Response", tags = "1")]
     pub(crate) response: Option<Response>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum Response {
     #[prost(message, tag = "1")]
-    Range(RangeResponse),
-    #[prost(message, tag = "2")]
-    Put(PutResponse),
-    #[prost(message, tag = "3")]
-    Delete(DeleteResponse),
+    Range(RangeAnswer),
 }
 
+/// A condition of a transaction.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct CompareRequest {
+pub struct Compare {
     /// 0 is "equal", 1 "greater", 2 "less".
     #[prost(int32, tag = "1")]
     pub(crate) result: i32,
@@ -174,14 +158,19 @@ pub(crate) enum Compared {
     Value(Vec<u8>),
 }
 
+/// A transaction: if all conditions hold, etcd executes `then`, otherwise `otherwise`, atomically.
+/// etcd accepts 128 operations in a branch by default (`--max-txn-ops`).
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct TxnRequest {
+pub struct Txn {
+    /// The conditions. Without conditions, `then` is executed.
     #[prost(message, repeated, tag = "1")]
-    pub(crate) compare: Vec<CompareRequest>,
+    pub when: Vec<Compare>,
+    /// Executed if all hold.
     #[prost(message, repeated, tag = "2")]
-    pub(crate) success: Vec<RequestOp>,
+    pub then: Vec<Op>,
+    /// Executed otherwise.
     #[prost(message, repeated, tag = "3")]
-    pub(crate) failure: Vec<RequestOp>,
+    pub otherwise: Vec<Op>,
 }
 
 #[derive(Clone, PartialEq, Message)]

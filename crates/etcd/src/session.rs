@@ -3,6 +3,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::rc::Rc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -22,10 +23,10 @@ pub(crate) struct Remembered {
 }
 
 /// The open session file, with its content.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Session {
     /// `None` if the folder can't be used.
-    folder: Option<StateFolder>,
+    pub(crate) folder: Option<Rc<StateFolder>>,
     name: String,
     pub(crate) remembered: Remembered,
 }
@@ -43,7 +44,8 @@ impl Session {
                 let path = settings.cache_dir.display();
                 tracing::debug!(%path, %error, "nothing is remembered");
             })
-            .ok();
+            .ok()
+            .map(Rc::new);
         let mut session = Self {
             folder,
             name: format!("session-{:016x}.json", hasher.finish()),
@@ -54,7 +56,7 @@ impl Session {
     }
 
     /// Reads what another process has left since.
-    fn read(&mut self) {
+    pub(crate) fn read(&mut self) {
         let folder = self.folder.as_ref();
         let content = folder.and_then(|folder| folder.read(&self.name).ok());
         let read = content.and_then(|content| serde_json::from_slice(&content).ok());
@@ -91,29 +93,5 @@ impl Session {
         };
         let content = serde_json::to_vec(&self.remembered).map_err(io::Error::other)?;
         folder.replace(&self.name, &content)
-    }
-
-    /// Runs `f` while no other process does, if the folder can be locked within `at_most`;
-    /// otherwise runs `f` without the lock. Reads the file again before `f`.
-    ///
-    /// One process asks for a token while the others wait for it: a hundred passwords at once
-    /// would keep etcd busy for ten seconds.
-    pub(crate) fn alone<T>(&mut self, at_most: Duration, f: impl FnOnce(&mut Self) -> T) -> T {
-        // The folder is opened again, because its lock is held while `self` is used.
-        let path = self.folder.as_ref().map(|folder| folder.path_of(""));
-        let folder = path.and_then(|path| StateFolder::open(&path).ok());
-        let Some(folder) = folder else {
-            return f(self);
-        };
-        let mut f = Some(f);
-        let done = folder.with_lock(at_most, || {
-            self.read();
-            Ok(f.take().map(|f| f(self)))
-        });
-        match (done, f) {
-            (Ok(Some(done)), _) => done,
-            (_, Some(f)) => f(self),
-            (_, None) => unreachable!("it has not run, and can't be run"),
-        }
     }
 }

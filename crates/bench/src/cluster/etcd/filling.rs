@@ -3,14 +3,24 @@
 use std::net::Ipv4Addr;
 
 use anyhow::{Result, anyhow};
-use etcd::{Op, Txn};
+use etcd::{Client, Op, Txn};
 
 use super::target::Etcd;
 use crate::cluster::interrupt;
 use crate::cluster::target::Target;
 
 /// Operations of a transaction: half of etcd's limit.
-const OPERATIONS: usize = 64;
+pub(super) const OPERATIONS: usize = 64;
+
+/// Executes these operations in one transaction.
+pub(super) fn execute(client: &mut Client<'_>, then: Vec<Op>) -> Result<()> {
+    let txn = Txn {
+        then,
+        ..Txn::default()
+    };
+    let done = client.txn(&txn);
+    done.map(|_| ()).map_err(|error| anyhow!("{error}"))
+}
 
 /// Reserves this number of addresses of `10.NET.0.0/16` in this pool, beginning with the first.
 pub(super) fn fill(target: &Etcd, pool: &str, net: u8, count: u32) -> Result<()> {
@@ -44,11 +54,7 @@ pub(super) fn fill(target: &Etcd, pool: &str, net: u8, count: u32) -> Result<()>
                 interrupt::check()?;
                 client = target.client();
             }
-            let txn = Txn {
-                then,
-                ..Txn::default()
-            };
-            client.txn(&txn).map_err(|error| anyhow!("{error}"))?;
+            execute(&mut client, then)?;
         }
         Ok(())
     })

@@ -4,13 +4,13 @@ use std::process;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use cni::{Object, Plugin};
-use etcd::{Client, Settings};
+use etcd::{Client, Op, Settings};
 use harness::{ETCD, ETCDCTL, MEMBERS, Namespace, missing};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::counters::{COSTS, counters};
-use super::filling::fill;
+use super::filling::{OPERATIONS, execute, fill};
 use crate::cluster::target::{Target, Words};
 use crate::folders;
 
@@ -77,8 +77,7 @@ impl Etcd {
         let reached: &dyn Target = &target;
         reached.inside(|| {
             let probe = format!("{}/probe", target.prefix());
-            let mut client = target.client();
-            client.put(probe, "").map_err(|error| anyhow!("{error}"))
+            target.put(probe, "")
         })?;
         Ok(target)
     }
@@ -93,6 +92,10 @@ impl Etcd {
         Client::new(&self.settings, None)
     }
 
+    fn put(&self, key: String, value: &str) -> Result<()> {
+        execute(&mut self.client(), vec![Op::put(key, value)])
+    }
+
     /// The members, whose counters may be read and which may be stopped; `None` for an existing
     /// cluster.
     pub(super) fn own(&self) -> Option<&harness::Cluster> {
@@ -105,8 +108,16 @@ impl Etcd {
         let reached: &dyn Target = self;
         reached
             .inside(|| {
-                let removed = self.client().delete_prefix(below.as_str());
-                removed.map_err(|error| anyhow!("{error}"))
+                let mut client = self.client();
+                let all = client
+                    .all(&below, 10_000, true)
+                    .map_err(|error| anyhow!("{error}"))?;
+                for kvs in all.chunks(OPERATIONS) {
+                    // A client has one time limit for all of its requests.
+                    let then = kvs.iter().map(|kv| Op::delete(kv.key.clone())).collect();
+                    execute(&mut self.client(), then)?;
+                }
+                Ok(())
             })
             .with_context(|| format!("keys are left: etcdctl del --prefix {below}"))?;
         Ok(())
@@ -149,17 +160,13 @@ impl Target for Etcd {
 
     fn write_bare(&self, name: &str) -> Result<()> {
         let key = format!("{}/puts/{name}", self.prefix());
-        let put = self.client().put(key, VALUE);
-        put.map_err(|error| anyhow!("{error}"))
+        self.put(key, VALUE)
     }
 
     fn write_pool(&self, pool: &str, definition: &Value) -> Result<()> {
         let key = format!("{}/v1/pools/{pool}", self.prefix());
         let reached: &dyn Target = self;
-        reached.inside(|| {
-            let written = self.client().put(key, definition.to_string());
-            written.map_err(|error| anyhow!("{error}"))
-        })
+        reached.inside(|| self.put(key, &definition.to_string()))
     }
 
     fn fill(&self, pool: &str, net: u8, count: u32) -> Result<()> {

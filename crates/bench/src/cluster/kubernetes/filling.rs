@@ -31,8 +31,10 @@ pub(super) fn settings() -> Result<Settings> {
 
 /// An address from a bare creation, as the API server stores it in etcd.
 pub(super) fn stored_address(client: &mut Client<'_>) -> Result<Value> {
-    let range = Range::between(format!("{ADDRESSES}bare."), format!("{ADDRESSES}bare/"));
-    let found = client.range(&range.limit(1));
+    let found = client.range(&Range {
+        limit: 1,
+        ..Range::between(format!("{ADDRESSES}bare."), format!("{ADDRESSES}bare/"))
+    });
     let found = found.map_err(|error| anyhow!("{error}"))?.kvs;
     let first = found.first().context("no address was created yet")?;
     Ok(serde_json::from_slice(&first.value)?)
