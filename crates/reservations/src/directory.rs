@@ -18,10 +18,6 @@ use crate::state::State;
 /// The largest file that is read. All of ours are far smaller.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Length from which a file counts as whole without being read, in bytes: the length of a
-/// usual container ID.
-const LONG_ENOUGH: i64 = 64;
-
 /// A reservation file.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadFile {
@@ -149,17 +145,6 @@ impl Directory {
     pub(crate) fn read_all(&self) -> io::Result<impl Iterator<Item = (IpAddr, ReadFile)>> {
         let ips = self.addresses()?.into_iter();
         Ok(ips.filter_map(|ip| Some((ip, self.read_listed(ip)?))))
-    }
-
-    /// True if no other attachment can get this address. A file of [`LONG_ENOUGH`] bytes or
-    /// more is not opened.
-    pub(crate) fn is_taken(&self, ip: IpAddr) -> bool {
-        match statat(&self.folder, ip.to_string(), AtFlags::empty()) {
-            Ok(stat) if stat.st_size >= LONG_ENOUGH => true,
-            _ => self
-                .read_listed(ip)
-                .is_some_and(|file| file.state != State::Torn),
-        }
     }
 
     /// Removes a file. A missing one is no error.

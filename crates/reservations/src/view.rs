@@ -65,21 +65,13 @@ pub fn with_a_file(directory: &Path) -> io::Result<Vec<IpAddr>> {
 
 /// The addresses of one directory that no other attachment can get, lowest first.
 ///
-/// It is faster than [`list`]: a file of 64 bytes or more counts as whole without being opened.
-///
 /// # Errors
 ///
 /// As [`list`].
 pub fn taken(directory: &Path) -> io::Result<Vec<IpAddr>> {
-    let opened = open(directory)?;
-    let mut ips = opened.addresses()?;
-    ips.sort_unstable();
-    let is_taken = state_files::in_threads(&ips, |ip| opened.is_taken(*ip));
-    let taken = ips.into_iter().zip(is_taken);
-    Ok(taken
-        .filter(|(_, is_taken)| *is_taken)
-        .map(|(ip, _)| ip)
-        .collect())
+    let all = list(directory)?.into_iter();
+    let taken = all.filter(|listed| listed.state != State::Torn);
+    Ok(taken.map(|listed| listed.ip).collect())
 }
 
 /// Reads one address of a directory; `None` if it has no file, or there is no such
