@@ -22,7 +22,7 @@ pub use completion::{Completion, read_routes};
 pub use disjoint::Disjoint;
 pub use interval::{Interval, in_family};
 pub use pool::{LONGEST_STICKY_KEY, Pool, parse_address, range_objects};
-pub use pool_name::{InvalidPoolName, PoolName};
+pub use pool_name::PoolName;
 pub use pools::{
     append_pools, has_ranges, pool_names, pool_objects, pools, pools_of_result, ranged_pools,
     read_pools,

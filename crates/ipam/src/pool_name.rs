@@ -29,10 +29,11 @@ impl PoolName {
 }
 
 impl FromStr for PoolName {
-    type Err = InvalidPoolName;
+    /// The name, and the rule that it breaks.
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, InvalidPoolName> {
-        let invalid = |why: String| InvalidPoolName(format!("{text:?} can't name a pool: {why}"));
+    fn from_str(text: &str) -> Result<Self, String> {
+        let invalid = |why: String| format!("{text:?} can't name a pool: {why}");
         if text.len() > LONGEST {
             return Err(invalid(format!("it is longer than {LONGEST} bytes")));
         }
@@ -55,18 +56,6 @@ impl<'de> Deserialize<'de> for PoolName {
             .map_err(D::Error::custom)
     }
 }
-
-/// The name, and the rule that it breaks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvalidPoolName(String);
-
-impl fmt::Display for InvalidPoolName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for InvalidPoolName {}
 
 #[cfg(test)]
 mod tests {
