@@ -57,7 +57,7 @@ impl Catalogue {
                         )));
                     }
                     requested.push(pool);
-                    pools[pool].pinned.insert(ip);
+                    pools[pool].chosen.pinned.insert(ip);
                 }
                 rules.push(rule);
             }
@@ -285,7 +285,7 @@ mod tests {
         let pinned: Vec<usize> = catalogue
             .pools
             .iter()
-            .map(|pool| pool.pinned.len())
+            .map(|pool| pool.chosen.pinned.len())
             .collect();
         assert_eq!(pinned, [2, 1, 0]);
     }

@@ -1,6 +1,6 @@
 //! Chooses the first rule that holds, its pools, and the address requested from each.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use cni::{Dns, Error, Excerpt, Object, code};
@@ -16,8 +16,8 @@ use crate::template::Template;
 pub(crate) struct Choice {
     /// Entries of the result's `pools`.
     pub(crate) pools: Vec<Object>,
-    /// For each entry, the other directories of reservations that hold addresses of the pool.
-    pub(crate) held_in: Vec<Vec<String>>,
+    /// For each entry, the other directories of reservations that may hold addresses of the pool.
+    pub(crate) held_in: Vec<BTreeSet<String>>,
     /// The pools' routes.
     pub(crate) routes: Vec<Object>,
     /// The pools' DNS.
@@ -42,12 +42,8 @@ pub(crate) fn choose(
         let key = format!("pools[{i}]");
         let pool = Chosen::read(catalogue, rule, &key, template, facts)?;
         if !names.insert(pool.name.clone()) {
-            return Err(Error::config(format!(
-                "{}.{key}: {:?}: the pool {:?} is chosen twice",
-                rule.path(),
-                template.as_written(),
-                pool.name
-            )));
+            let why = format!("the pool {:?} is chosen twice", pool.name);
+            return Err(refused(rule, &key, template, &why));
         }
         chosen.push(pool);
     }
@@ -77,7 +73,7 @@ pub(crate) fn choose(
         choice.pools.push(entry);
         choice.held_in.push(held_in);
         choice.routes.extend(routes);
-        choice.dns.push(dns);
+        choice.dns.push(Dns::read("dns", dns)?);
     }
     Ok(choice)
 }
@@ -106,12 +102,9 @@ fn sticky(rule: &Rule<'_>, facts: &Facts) -> Result<Option<String>, Error> {
     };
     let key = expand(rule, "sticky", template, facts)?;
     if key.len() > LONGEST_STICKY_KEY {
-        return Err(Error::config(format!(
-            "{}.sticky: {:?}: \"{}\" is longer than {LONGEST_STICKY_KEY} bytes",
-            rule.path(),
-            template.as_written(),
-            Excerpt(&key)
-        )));
+        let key = Excerpt(&key);
+        let why = format!("\"{key}\" is longer than {LONGEST_STICKY_KEY} bytes");
+        return Err(refused(rule, "sticky", template, &why));
     }
     Ok(Some(key))
 }
@@ -123,12 +116,15 @@ fn expand(
     facts: &Facts,
 ) -> Result<String, Error> {
     template.expand(facts).map_err(|missing| {
-        Error::config(format!(
-            "{}.{key}: {:?}: the fact {missing} is missing; there are {facts}",
-            rule.path(),
-            template.as_written()
-        ))
+        let why = format!("the fact {missing} is missing; there are {facts}");
+        refused(rule, key, template, &why)
     })
+}
+
+/// The error for a text of a rule that can't be used for this container.
+fn refused(rule: &Rule<'_>, key: &str, template: &Template<'_>, why: &str) -> Error {
+    let (rule, written) = (rule.path(), template.as_written());
+    Error::config(format!("{rule}.{key}: {written:?}: {why}"))
 }
 
 /// A chosen pool, and the address requested from it.
@@ -149,16 +145,10 @@ impl Chosen {
         facts: &Facts,
     ) -> Result<Self, Error> {
         let name = expand(rule, key, template, facts)?;
-        let pool = catalogue.pool(&name)?.ok_or_else(|| {
-            Error::config(format!(
-                "{}.{key}: {:?}: there is no pool {name:?}",
-                rule.path(),
-                template.as_written()
-            ))
-        })?;
-        let ranges = pool
-            .is_ranged()
-            .then(|| Pool::read(&name, pool.entry.clone()));
+        let pool = catalogue
+            .pool(&name)?
+            .ok_or_else(|| refused(rule, key, template, &format!("there is no pool {name:?}")))?;
+        let ranges = ipam::has_ranges(&pool.entry).then(|| Pool::read(&name, pool.entry.clone()));
         Ok(Self {
             ranges: ranges.transpose()?.map(|pool| pool.ranges),
             name,

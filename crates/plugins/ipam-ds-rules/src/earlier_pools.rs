@@ -22,7 +22,10 @@ pub(crate) fn refuse_overlaps(
     let mut disjoint = Disjoint::default();
     let mut names = Vec::new();
     for name in catalogue.pool_names() {
-        let Some(pool) = catalogue.pool(name)?.filter(|pool| pool.is_ranged()) else {
+        let Some(pool) = catalogue
+            .pool(name)?
+            .filter(|pool| ipam::has_ranges(&pool.entry))
+        else {
             continue;
         };
         let pool = Pool::read(name, pool.entry)?;

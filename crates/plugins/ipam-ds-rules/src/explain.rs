@@ -10,7 +10,7 @@ use crate::compiled::Compiled;
 use crate::facts::Facts;
 use crate::rule::Rule;
 use crate::template::Template;
-use crate::{cache, choice, hidden};
+use crate::{cache, choice, compiled, hidden};
 
 pub use crate::facts::ANNOTATIONS;
 pub use crate::moved_ranges::{HeldElsewhere, held_elsewhere};
@@ -53,10 +53,9 @@ pub struct Explanation {
 /// As the plugin: an invalid catalogue, or unreadable facts.
 pub fn explain(call: &Call<'_>) -> Result<Explanation, Error> {
     let facts = Facts::of(call)?;
-    let bytes = cache::uncached(&call.config.ipam()?)?;
-    let catalogue = Compiled::decode(&bytes)?;
+    let catalogue = cache::uncached(&call.config.ipam()?)?;
     let mut tried = Vec::new();
-    for rule in catalogue.rules()? {
+    for rule in &catalogue.rules {
         let unmet = rule.unmet(&facts).map(|when| Unmet {
             is: facts.get(&when.fact).map(str::to_owned),
             fact: when.fact.to_string(),
@@ -71,8 +70,9 @@ pub fn explain(call: &Call<'_>) -> Result<Explanation, Error> {
             break;
         }
     }
-    let chosen =
-        ipam::requests(call).and_then(|requests| choice::choose(&catalogue, &facts, requests));
+    let bytes = compiled::encode(&catalogue)?;
+    let chosen = ipam::requests(call)
+        .and_then(|requests| choice::choose(&Compiled::decode(&bytes)?, &facts, requests));
     Ok(Explanation {
         facts,
         tried,
@@ -86,9 +86,8 @@ pub fn explain(call: &Call<'_>) -> Result<Explanation, Error> {
 ///
 /// As the plugin: an invalid catalogue, naming file, rule and key.
 pub fn pools(config: &NetworkConfig) -> Result<Vec<Object>, Error> {
-    let bytes = cache::uncached(&config.ipam()?)?;
-    let catalogue = Compiled::decode(&bytes)?;
-    crate::all_pools(&catalogue)
+    let bytes = compiled::encode(&cache::uncached(&config.ipam()?)?)?;
+    crate::all_pools(&Compiled::decode(&bytes)?)
 }
 
 /// A rule that no call reaches. Rules are named as in [`Tried`].
@@ -109,9 +108,7 @@ pub struct Unreached {
 ///
 /// As the plugin: an invalid catalogue, naming file, rule and key.
 pub fn unreached(config: &NetworkConfig) -> Result<Vec<Unreached>, Error> {
-    let bytes = cache::uncached(&config.ipam()?)?;
-    let catalogue = Compiled::decode(&bytes)?;
-    let rules = catalogue.rules()?;
+    let rules = cache::uncached(&config.ipam()?)?.rules;
     let hidden = hidden::hidden(&rules).into_iter();
     let unreached = hidden.map(|(rule, earlier)| Unreached {
         rule: rules[rule].path(),
@@ -127,15 +124,14 @@ pub fn unreached(config: &NetworkConfig) -> Result<Vec<Unreached>, Error> {
 ///
 /// As the plugin: an invalid catalogue, naming file, rule and key.
 pub fn facts_of_rules(config: &NetworkConfig) -> Result<Vec<(String, BTreeSet<String>)>, Error> {
-    let bytes = cache::uncached(&config.ipam()?)?;
-    let catalogue = Compiled::decode(&bytes)?;
+    let rules = cache::uncached(&config.ipam()?)?.rules;
     let of_rule = |rule: &Rule<'_>| {
         let of_conditions = rule.when.iter().map(|when| when.fact.to_string());
         let templates = rule.pools.iter().chain(&rule.ips).chain(&rule.sticky);
         let of_texts = templates.flat_map(Template::facts).map(str::to_owned);
         (rule.path(), of_conditions.chain(of_texts).collect())
     };
-    Ok(catalogue.rules()?.iter().map(of_rule).collect())
+    Ok(rules.iter().map(of_rule).collect())
 }
 
 #[cfg(test)]

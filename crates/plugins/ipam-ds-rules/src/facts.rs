@@ -76,16 +76,6 @@ impl Facts {
     }
 }
 
-impl<'a> FromIterator<(&'a str, &'a str)> for Facts {
-    fn from_iter<T: IntoIterator<Item = (&'a str, &'a str)>>(facts: T) -> Self {
-        let mut all = Self::default();
-        facts
-            .into_iter()
-            .for_each(|(name, fact)| all.insert(name, fact));
-        all
-    }
-}
-
 impl fmt::Display for Facts {
     /// `K8S_POD_NAME="db-0", containerID="c1"`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -135,6 +125,17 @@ fn annotations(config: &cni::NetworkConfig) -> Result<BTreeMap<String, String>, 
         runtime.read("runtimeConfig", ANNOTATIONS)
     })?;
     Ok(annotations.unwrap_or_default())
+}
+
+#[cfg(test)]
+impl<'a> FromIterator<(&'a str, &'a str)> for Facts {
+    fn from_iter<T: IntoIterator<Item = (&'a str, &'a str)>>(facts: T) -> Self {
+        let mut all = Self::default();
+        facts
+            .into_iter()
+            .for_each(|(name, fact)| all.insert(name, fact));
+        all
+    }
 }
 
 #[cfg(test)]

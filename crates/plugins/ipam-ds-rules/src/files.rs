@@ -1,6 +1,6 @@
 //! The files of `ipam.poolsDir`: their names, their versions and their content.
 
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cni::{Error, Object, code};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::source::Source;
 
@@ -27,38 +27,17 @@ pub(crate) struct Files {
     files: Vec<File>,
 }
 
-/// A file in the folder's list.
+/// A file in the folder's list, with what changes when its content does.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct File {
     /// The path, which may not be UTF-8.
     path: Vec<u8>,
-    version: Version,
-}
-
-/// Version of a file or a folder: it changes with the content.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Version {
     device: u64,
     inode: u64,
     size: u64,
-    /// Seconds and nanoseconds of the modification time and of the change time.
-    times: [i64; 4],
-}
-
-impl Version {
-    pub(crate) fn of(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            times: [
-                metadata.mtime(),
-                metadata.mtime_nsec(),
-                metadata.ctime(),
-                metadata.ctime_nsec(),
-            ],
-        }
-    }
+    /// Seconds and nanoseconds.
+    modified: (i64, i64),
+    changed: (i64, i64),
 }
 
 impl Files {
@@ -101,7 +80,11 @@ impl Files {
             }
             files.push(File {
                 path: path.as_os_str().as_bytes().to_vec(),
-                version: Version::of(&metadata),
+                device: metadata.dev(),
+                inode: metadata.ino(),
+                size: metadata.size(),
+                modified: (metadata.mtime(), metadata.mtime_nsec()),
+                changed: (metadata.ctime(), metadata.ctime_nsec()),
             });
         }
         files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
@@ -138,7 +121,7 @@ impl Files {
     /// True if no file was changed within two seconds before this time.
     pub(crate) fn are_settled(&self, now: SystemTime) -> bool {
         self.files.iter().all(|file| {
-            let changed = file.version.times[2].try_into().unwrap_or_default();
+            let changed = file.changed.0.try_into().unwrap_or_default();
             let age = now.duration_since(UNIX_EPOCH + Duration::from_secs(changed));
             age.is_ok_and(|age| age > SETTLED)
         })

@@ -16,7 +16,7 @@ mod rule;
 mod source;
 mod template;
 
-use cni::{About, Attachment, Call, Error, Object, Plugin, Reply, code};
+use cni::{About, Attachment, Call, Error, Object, Plugin, Reply};
 use ipam::pools_or_nothing;
 
 use choice::Choice;
@@ -81,7 +81,7 @@ fn choice(call: &Call<'_>) -> Result<Choice, Error> {
     let requests = ipam::requests(call)?;
     with_catalogue(call, |catalogue| {
         earlier_pools::refuse_overlaps(&call.config, catalogue)?;
-        choice::choose(catalogue, &facts, requests.clone())
+        choice::choose(catalogue, &facts, requests)
     })
 }
 
@@ -101,21 +101,11 @@ fn all_pools(catalogue: &Compiled<'_>) -> Result<Vec<Object>, Error> {
     entries.collect()
 }
 
-/// Calls `f` with the catalogue. If the cache is damaged, repeats it without the cache.
+/// Calls `f` with the catalogue.
 fn with_catalogue<T>(
     call: &Call<'_>,
-    f: impl Fn(&Compiled<'_>) -> Result<T, Error>,
+    f: impl FnOnce(&Compiled<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let ipam: Object = call.config.ipam()?;
-    let encoded = cache::catalogue(call, &ipam)?;
-    let result = Compiled::decode(&encoded.bytes).and_then(|catalogue| f(&catalogue));
-    match result {
-        Err(error) if error.code == code::INTERNAL && encoded.is_cached => {
-            tracing::warn!(%error, "removing its cache");
-            cache::remove(call, &ipam);
-            let bytes = cache::compile(call, &ipam)?;
-            f(&Compiled::decode(&bytes)?)
-        }
-        other => other,
-    }
+    let bytes = cache::catalogue(call, &call.config.ipam()?)?;
+    f(&Compiled::decode(&bytes)?)
 }

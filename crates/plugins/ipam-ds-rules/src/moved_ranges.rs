@@ -8,6 +8,7 @@
 //! excludes the addresses that are reserved there. A range can only move when the catalogue
 //! changes, so the names stay complete.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -17,12 +18,10 @@ use std::path::{Path, PathBuf};
 use cni::{Error, NetworkName, Object, code};
 use ipam::{Disjoint, Pool, RangeSet};
 use reservations::view::{self, ListedAddress};
-use serde::{Deserialize, Serialize};
 
 use crate::catalogue::Catalogue;
 use crate::choice::Choice;
-use crate::files::Version;
-use crate::pool::exclude;
+use crate::pool::{CataloguePool, exclude};
 
 /// Default of `ipam.dataDir`, as in the allocator.
 const DATA_DIR: &str = "/var/lib/cni/networks";
@@ -90,15 +89,6 @@ fn is_one_directory(one: &Path, other: &Path) -> bool {
     real(one).is_some_and(|one| real(other) == Some(one))
 }
 
-/// State of the directory with the network's name.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum OwnDirectory {
-    /// A pool of the catalogue has its name.
-    IsAPool,
-    Missing,
-    Is(Version),
-}
-
 /// Folder and network of the allocator's reservations.
 pub(crate) struct Reservations<'a> {
     pub(crate) data_dir: PathBuf,
@@ -114,53 +104,21 @@ impl<'a> Reservations<'a> {
         })
     }
 
-    /// State of the network's own directory, in which another selector may reserve addresses
-    /// without a change of the catalogue. It isn't read if a pool of the catalogue has this name.
-    ///
-    /// # Errors
-    ///
-    /// Code 5 for a directory that can't be looked at.
-    pub(crate) fn own_directory(&self, catalogue: &Catalogue) -> Result<OwnDirectory, Error> {
-        let name = self.network.as_str();
-        if catalogue
-            .pools
-            .iter()
-            .any(|pool| pool.name.as_str() == name)
-        {
-            return Ok(OwnDirectory::IsAPool);
-        }
-        let path = self.data_dir.join(name);
-        match fs::metadata(&path) {
-            Ok(metadata) => Ok(OwnDirectory::Is(Version::of(&metadata))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(OwnDirectory::Missing),
-            Err(error) => Err(Error::io(path.display(), error)),
-        }
-    }
-
-    /// True if the network's own directory has certainly not changed.
-    pub(crate) fn is_as_before(&self, own: &OwnDirectory) -> bool {
-        if matches!(own, OwnDirectory::IsAPool) {
-            return true;
-        }
-        match (own, fs::metadata(self.data_dir.join(self.network.as_str()))) {
-            (OwnDirectory::Missing, Err(error)) => error.kind() == io::ErrorKind::NotFound,
-            (OwnDirectory::Is(before), Ok(metadata)) => Version::of(&metadata) == *before,
-            _ => false,
-        }
-    }
-
     /// Notes for each pool of a catalogue the directories that hold an address of it. In
     /// directories of the catalogue's pools, all reservations count; in others, only those of this
     /// network or of an unknown holder.
+    ///
+    /// The network's own directory is always noted, unless a pool has its name: another selector
+    /// may reserve addresses there without a change of the catalogue.
     ///
     /// # Errors
     ///
     /// As [`held_elsewhere`].
     pub(crate) fn note(&self, catalogue: &mut Catalogue) -> Result<(), Error> {
-        let names: BTreeSet<&str> = catalogue
+        let names: BTreeSet<String> = catalogue
             .pools
             .iter()
-            .map(|pool| pool.name.as_str())
+            .map(|pool| pool.name.to_string())
             .collect();
         let concerns = |directory: &NetworkName, address: &ListedAddress| {
             names.contains(directory.as_str())
@@ -169,25 +127,24 @@ impl<'a> Reservations<'a> {
                     .as_deref()
                     .is_none_or(|network| network == self.network.as_str())
         };
-        let with_ranges = catalogue.pools.iter().enumerate();
-        let with_ranges =
-            with_ranges.filter_map(|(i, pool)| Some((i, pool, pool.ranges.as_ref()?)));
-        let (indices, pools): (Vec<usize>, Vec<(&str, &RangeSet)>) = with_ranges
-            .map(|(i, pool, ranges)| (i, (pool.name.as_str(), ranges)))
-            .unzip();
-        let mut noted: BTreeMap<usize, BTreeSet<String>> = BTreeMap::new();
+        let pools = catalogue.pools.iter_mut();
+        let mut ranged: Vec<&mut CataloguePool> =
+            pools.filter(|pool| pool.ranges.is_some()).collect();
+        let pools: Vec<(&str, &RangeSet)> = ranged
+            .iter()
+            .filter_map(|pool| Some((pool.name.as_str(), pool.ranges.as_ref()?)))
+            .collect();
         for held in held_elsewhere(&self.data_dir, &pools, concerns)? {
-            let directories = noted.entry(indices[held.pool]).or_default();
-            directories.insert(held.directory.to_string());
+            let held_in = &mut ranged[held.pool].chosen.held_in;
+            held_in.insert(held.directory.to_string());
         }
-        for (pool, directories) in noted {
-            let pool = &mut catalogue.pools[pool];
-            tracing::debug!(
-                pool = pool.name.as_str(),
-                ?directories,
-                "hold addresses of it"
-            );
-            pool.held_in = directories.into_iter().collect();
+        let own = self.network.as_str();
+        if !names.contains(own) {
+            let path = |name: &str| self.data_dir.join(name);
+            ranged.retain(|pool| !is_one_directory(&path(own), &path(pool.name.as_str())));
+            for pool in ranged {
+                pool.chosen.held_in.insert(own.to_owned());
+            }
         }
         Ok(())
     }
@@ -199,24 +156,35 @@ impl<'a> Reservations<'a> {
     /// Code 111 for a requested address that another directory holds; code 5 for a
     /// directory that can't be read.
     pub(crate) fn exclude_held(&self, choice: &mut Choice) -> Result<(), Error> {
+        let mut listed: BTreeMap<&str, Vec<IpAddr>> = BTreeMap::new();
+        for directory in choice.held_in.iter().flatten() {
+            if let Entry::Vacant(place) = listed.entry(directory) {
+                let path = self.data_dir.join(directory);
+                place.insert(match view::with_a_file(&path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+                    other => other.map_err(|e| Error::io(path.display(), e))?,
+                });
+            }
+        }
+        listed.retain(|_, ips| !ips.is_empty());
         for (pool, directories) in choice.pools.iter_mut().zip(&choice.held_in) {
-            if directories.is_empty() {
+            let found = directories
+                .iter()
+                .filter_map(|directory| listed.get_key_value(&**directory));
+            let mut found = found.peekable();
+            if found.peek().is_none() {
                 continue;
             }
             let ranges = Pool::read("pools", pool.clone())?.ranges;
             let requested: Option<IpAddr> = pool.read("pools", "requested-ip")?;
             let mut held = BTreeSet::new();
-            for directory in directories {
-                let path = self.data_dir.join(directory);
-                let ips = match view::with_a_file(&path) {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                    other => other.map_err(|e| Error::io(path.display(), e))?,
-                };
+            for (directory, ips) in found {
                 if let Some(ip) = requested.filter(|ip| ips.contains(ip)) {
+                    let path = self.data_dir.join(directory);
                     let msg = format!("{ip}, requested, is reserved in {}", path.display());
                     return Err(Error::new(code::REQUESTED_TAKEN, msg));
                 }
-                held.extend(ips.into_iter().filter(|ip| ranges.contains(*ip)));
+                held.extend(ips.iter().filter(|ip| ranges.contains(**ip)));
             }
             exclude("pools", pool, &held)?;
         }

@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use cni::{Dns, Error, Object};
 use ipam::{Interval, Pool, PoolName, RANGE_KEYS, RangeSet};
 
+use crate::compiled::ChosenPool;
+
 /// Keys of an entry of `pools` that a rule sets.
 const SET_BY_RULES: [&str; 3] = ["name", "requested-ip", "sticky"];
 
@@ -18,16 +20,9 @@ pub(crate) struct CataloguePool {
     pub(crate) name: PoolName,
     /// Its ranges; `None` if only a later delegate knows them.
     pub(crate) ranges: Option<RangeSet>,
-    /// Its routes.
-    pub(crate) routes: Vec<Object>,
-    /// Its DNS.
-    pub(crate) dns: Option<Object>,
-    /// The addresses that rules request.
-    pub(crate) pinned: BTreeSet<IpAddr>,
-    /// Other directories of reservations that hold addresses of it.
-    pub(crate) held_in: Vec<String>,
-    /// Its entry in `pools`, without the keys that rules set.
-    entry: Object,
+    /// What an ADD needs of it. Its entry lacks the keys that rules set, and excludes no pinned
+    /// address.
+    pub(crate) chosen: ChosenPool,
 }
 
 impl CataloguePool {
@@ -72,19 +67,20 @@ impl CataloguePool {
         Ok(Self {
             name: parsed,
             ranges,
-            routes: ipam::read_routes(&path, written)?,
-            dns,
-            pinned: BTreeSet::new(),
-            held_in: Vec::new(),
-            entry,
+            chosen: ChosenPool {
+                entry,
+                routes: ipam::read_routes(&path, written)?,
+                dns: dns.unwrap_or_default(),
+                ..ChosenPool::default()
+            },
             path,
         })
     }
 
     /// Its entry in `pools`, which excludes the pinned addresses.
     pub(crate) fn entry(&self) -> Result<Object, Error> {
-        let mut entry = self.entry.clone();
-        exclude(&self.path, &mut entry, &self.pinned)?;
+        let mut entry = self.chosen.entry.clone();
+        exclude(&self.path, &mut entry, &self.chosen.pinned)?;
         Ok(entry)
     }
 }
@@ -126,7 +122,11 @@ mod tests {
             serde_json::to_string(&read.entry().unwrap()).unwrap(),
             r#"{"name":"web","subnet":"10.0.0.0/24","vlan":1.50}"#
         );
-        assert!(read.routes.len() == 1 && read.dns.is_some() && read.ranges.is_some());
+        assert!(
+            read.chosen.routes.len() == 1
+                && read.chosen.dns.get("nameservers").is_some()
+                && read.ranges.is_some()
+        );
         assert!(pool("{}").unwrap().ranges.is_none());
     }
 
@@ -134,7 +134,7 @@ mod tests {
     fn pinned_addresses_are_excluded_beside_what_is_written() {
         let mut read = pool(r#"{"subnet":"10.0.0.0/24","exclude":["10.0.0.64/28"]}"#).unwrap();
         for ip in ["10.0.0.21", "10.0.0.20", "10.0.0.9"] {
-            read.pinned.insert(ip.parse().unwrap());
+            read.chosen.pinned.insert(ip.parse().unwrap());
         }
         assert_eq!(
             read.entry().unwrap().get("exclude").unwrap().get(),
