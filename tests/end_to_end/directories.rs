@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use harness::{ALLOCATOR, Call, Node, Output, Sandbox, needs};
 use serde_json::{Value, json};
@@ -156,25 +157,34 @@ fn two_pools_whose_names_lead_to_one_directory_share_its_lock() {
 }
 
 #[test]
-fn caches_of_directories_that_are_gone_are_removed() {
+fn caches_that_nobody_has_used_for_a_day_are_removed() {
     let sandbox = Sandbox::default();
     let add = |network: &str| {
         call(&sandbox, "ADD", network, &pools(), &json!({}))
             .run()
             .result();
     };
-    add("stays");
+    let yesterday = SystemTime::now() - Duration::from_secs(25 * 60 * 60);
+    let age = |name: &String| {
+        let file = fs::File::options()
+            .write(true)
+            .open(sandbox.cache_dir().join(name));
+        file.unwrap().set_modified(yesterday).unwrap();
+    };
     for n in 0..20 {
         add(&format!("net{n}"));
         fs::remove_dir_all(sandbox.data_dir().join(format!("net{n}"))).unwrap();
     }
-    // An ADD that writes an index removes them. The last network's and the existing one stay.
-    assert!(index(&sandbox).len() <= 2, "{:?}", index(&sandbox));
+    // An ADD that makes the first index of a directory removes them.
+    index(&sandbox).iter().for_each(age);
+    add("stays");
+    assert_eq!(index(&sandbox).len(), 1, "{:?}", index(&sandbox));
     // Files of an earlier version, and of a killed process.
-    for name in ["1-2.index", "1-2.boot", "1-2.index.tmp"] {
+    let left = ["1-2.index", "1-2.boot", "1-2.index.tmp", "notes"].map(str::to_owned);
+    for name in &left {
         fs::write(sandbox.cache_dir().join(name), "x").unwrap();
+        age(name);
     }
-    fs::write(sandbox.cache_dir().join("notes"), "x").unwrap();
     call(&sandbox, "GC", "another", &pools(), &json!({}))
         .run()
         .nothing();

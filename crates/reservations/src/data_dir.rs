@@ -1,6 +1,6 @@
 //! Opens the directories below host-local's `dataDir` on behalf of one network.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,6 @@ pub struct DataDir<'a> {
     settings: Settings<'a>,
     /// The folder of indexes; `None` if it can't be used.
     cache: OnceCell<Option<StateFolder>>,
-    /// True if the indexes of directories that are gone were looked for.
-    has_removed_leftovers: Cell<bool>,
 }
 
 impl<'a> DataDir<'a> {
@@ -33,7 +31,6 @@ impl<'a> DataDir<'a> {
         Self {
             settings,
             cache: OnceCell::new(),
-            has_removed_leftovers: Cell::new(false),
         }
     }
 
@@ -74,7 +71,7 @@ impl<'a> DataDir<'a> {
         }
     }
 
-    /// Removes indexes whose directories are gone.
+    /// Removes indexes that were not changed for a day, such as those of directories that are gone.
     pub fn remove_leftover_indexes(&self) {
         if let Some(folder) = self.cache() {
             leftover_indexes::remove(folder);
@@ -165,9 +162,7 @@ impl<'a> DataDir<'a> {
             // None if a lock was replaced while another process held it.
             let locked: Option<Vec<_>> = locked.collect::<Result<_, Error>>()?;
             if let Some(locked) = locked {
-                let cache = self
-                    .cache()
-                    .map(|folder| (folder, &self.has_removed_leftovers));
+                let cache = self.cache();
                 let stores = locked.into_iter().map(|(names, directory, lock)| {
                     Store::open(&self.settings, cache, names, directory, lock)
                 });

@@ -5,7 +5,7 @@
 //!
 //! | part | content |
 //! |---|---|
-//! | header, a line | the directory's identity, path and version; sizes of the tables |
+//! | header, a line | the directory's identity and version; sizes of the tables |
 //! | table of holders | hash of the container ID → address, sorted by both |
 //! | table of runs | runs of consecutive taken addresses, sorted |
 //! | journal | a line for each call since: its changes, and the directory's version after them |
@@ -21,11 +21,9 @@ mod entry;
 mod tables;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 
 use ipam::Interval;
 use serde::{Deserialize, Serialize};
@@ -39,13 +37,7 @@ use tables::{Records, Sizes, Tables};
 pub(crate) use entry::{Entry, HolderKey};
 
 /// Version of the format.
-const FORMAT: u32 = 4;
-
-/// Longest path that is kept in a header, in bytes. In JSON, each byte may take six.
-const LONGEST_PATH: usize = 512;
-
-/// No header is longer, in bytes.
-const LONGEST_HEADER: usize = 4 * 1024;
+const FORMAT: u32 = 5;
 
 /// Bytes that are read at once from the start of the file. While few addresses are taken, this
 /// is the whole file.
@@ -88,8 +80,6 @@ struct Stored {
 struct Header {
     format: u32,
     directory: (u64, u64),
-    /// The directory's path; `None` if it is long, or isn't UTF-8.
-    path: Option<String>,
     version: Version,
     sizes: Sizes,
     shared: usize,
@@ -120,8 +110,9 @@ impl Index {
         let mut beginning = vec![0; READ_AT_ONCE];
         let read = file.read_at(&mut beginning, 0).ok()?;
         beginning.truncate(read);
-        let (header, start, sum) = Header::read(&beginning)?;
-        if header.directory != (id.device, id.inode) {
+        let start = 1 + beginning.iter().position(|byte| *byte == b'\n')?;
+        let (header, sum): (Header, u64) = from_line(0, &beginning[..start])?;
+        if header.format != FORMAT || header.directory != (id.device, id.inode) {
             return None;
         }
         let size = header.sizes.bytes();
@@ -256,12 +247,11 @@ impl Index {
         self.stored.is_none()
     }
 
-    /// Writes the index for the next call. The directory, at this path, has this version.
+    /// Writes the index for the next call. The directory has this version.
     pub(crate) fn save(
         mut self,
         folder: &StateFolder,
         id: FileId,
-        path: &Path,
         version: Version,
     ) -> io::Result<()> {
         if let Some(stored) = &mut self.stored {
@@ -286,10 +276,6 @@ impl Index {
         let header = Header {
             format: FORMAT,
             directory: (id.device, id.inode),
-            path: path
-                .to_str()
-                .filter(|path| path.len() <= LONGEST_PATH)
-                .map(str::to_owned),
             version,
             sizes: records.sizes(),
             shared: self.shared,
@@ -309,25 +295,6 @@ impl Index {
         entries.extend(self.changed.values().flatten());
         Ok(entries)
     }
-}
-
-impl Header {
-    /// The header at the beginning of a file, its length and its checksum.
-    fn read(beginning: &[u8]) -> Option<(Self, usize, u64)> {
-        let length = 1 + beginning.iter().position(|byte| *byte == b'\n')?;
-        let (header, sum): (Self, u64) = from_line(0, &beginning[..length])?;
-        (header.format == FORMAT).then_some((header, length, sum))
-    }
-}
-
-/// The directory that this file is the index of: its identity, and its path if the header has
-/// it.
-pub(crate) fn directory_of(file: &File) -> Option<(FileId, Option<PathBuf>)> {
-    let mut beginning = [0; LONGEST_HEADER];
-    let read = file.read_at(&mut beginning, 0).ok()?;
-    let (header, ..) = Header::read(&beginning[..read])?;
-    let (device, inode) = header.directory;
-    Some((FileId { device, inode }, header.path.map(PathBuf::from)))
 }
 
 #[cfg(test)]

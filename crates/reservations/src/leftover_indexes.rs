@@ -1,31 +1,29 @@
-//! Removes indexes of directories that are gone.
+//! Removes indexes that are no longer used, such as those of directories that are gone.
 
-use rustix::fs::OFlags;
-use state_files::{FileId, StateFolder, names_in};
+use std::fs;
+use std::time::Duration;
 
-use crate::index;
+use state_files::{StateFolder, names_in};
 
-/// Removes every index of a directory that isn't at its path any more, and the files of earlier
-/// versions and killed processes. Each is a cache: a call that needs a removed index writes it
-/// again.
+/// An index that was not changed for this time is removed.
+const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Removes every index that was not changed for a day, and the files of earlier versions and killed
+/// processes of the same age. Each is a cache: a call that needs a removed index writes it again.
 pub(crate) fn remove(folder: &StateFolder) {
-    for name in names_in(&folder.path_of("")).unwrap_or_default() {
-        let is_index = name.ends_with(".index");
-        let is_left = match is_index {
-            true => !is_current(folder, &name),
-            false => name.ends_with(".index.tmp") || name.ends_with(".boot"),
-        };
-        if is_left && folder.remove(&name).is_ok() {
-            tracing::debug!(name, "removed the index of a directory that is gone");
+    let is_old = |name: &String| {
+        let metadata = fs::symlink_metadata(folder.path_of(name));
+        let modified = metadata.and_then(|metadata| metadata.modified());
+        modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > KEPT))
+    };
+    let is_index = |name: &String| {
+        let mut endings = [".index", ".index.tmp", ".boot"].into_iter();
+        endings.any(|ending| name.ends_with(ending))
+    };
+    let names = names_in(&folder.path_of("")).unwrap_or_default();
+    for name in names.into_iter().filter(is_index).filter(is_old) {
+        if folder.remove(&name).is_ok() {
+            tracing::debug!(name, "removed an index that was not used for a day");
         }
     }
-}
-
-/// True if the directory of this index is at its path, or if the path is unknown.
-fn is_current(folder: &StateFolder, name: &str) -> bool {
-    let file = folder.open_file(name, OFlags::RDONLY).ok();
-    file.and_then(|file| index::directory_of(&file))
-        .is_some_and(|(id, path)| {
-            path.is_none_or(|path| FileId::of(&path).is_ok_and(|found| found == id))
-        })
 }

@@ -49,54 +49,46 @@ impl DataDir<'_> {
     /// Code 5, naming the path: the content of the directory is unknown.
     pub fn may_hold(&self, name: &NetworkName, sought: Sought<'_>) -> Result<bool, Error> {
         let path = self.path_of(name);
-        let held = may_hold(self, &path, name == self.network(), sought);
+        let held = self.may_hold_at(&path, name == self.network(), sought);
         held.map_err(|error| Error::io(path.display(), error))
     }
-}
 
-/// As [`DataDir::may_hold`]; `own` for the directory that is named after the network.
-fn may_hold(
-    data_dir: &DataDir<'_>,
-    path: &Path,
-    own: bool,
-    sought: Sought<'_>,
-) -> io::Result<bool> {
-    let Some(directory) = Directory::find(path)? else {
-        return Ok(false);
-    };
-    let network = data_dir.network().as_str();
-    let is_sought = |state: &State| sought.is(state, network, own);
-    if let Sought::Attachment(_, hints) = sought {
-        for ip in hints {
-            if directory
-                .state_of(&ip.to_string())?
-                .is_some_and(|state| is_sought(&state))
-            {
-                return Ok(true);
-            }
-        }
-    }
-    let metadata = directory.metadata()?;
-    let (id, version) = (FileId::from(&metadata), Version::of(&metadata));
-    if let Some(mut index) = data_dir
-        .cache()
-        .and_then(|folder| Index::open(folder, id, version))
-    {
-        if !own && !index.has_shared() {
+    /// As [`Self::may_hold`]; `own` for the directory that is named after the network.
+    fn may_hold_at(&self, path: &Path, own: bool, sought: Sought<'_>) -> io::Result<bool> {
+        let Some(directory) = Directory::find(path)? else {
             return Ok(false);
-        }
-        match sought {
-            Sought::Network if !own => return Ok(true),
-            Sought::Network => {}
-            Sought::Attachment(attachment, _) => {
-                let key = HolderKey::of(attachment.container_id.as_str());
-                if let Ok(ips) = index.candidates(key) {
-                    return Ok(!ips.is_empty());
+        };
+        let network = self.network().as_str();
+        let is_sought = |state: &State| sought.is(state, network, own);
+        if let Sought::Attachment(_, hints) = sought {
+            for ip in hints {
+                let state = directory.state_of(&ip.to_string())?;
+                if state.is_some_and(|state| is_sought(&state)) {
+                    return Ok(true);
                 }
             }
         }
+        let metadata = directory.metadata()?;
+        let (id, version) = (FileId::from(&metadata), Version::of(&metadata));
+        let index = self
+            .cache()
+            .and_then(|folder| Index::open(folder, id, version));
+        if let Some(mut index) = index {
+            if !own && !index.has_shared() {
+                return Ok(false);
+            }
+            match sought {
+                Sought::Network if !own => return Ok(true),
+                Sought::Network => {}
+                Sought::Attachment(attachment, _) => {
+                    let key = HolderKey::of(attachment.container_id.as_str());
+                    if let Ok(ips) = index.candidates(key) {
+                        return Ok(!ips.is_empty());
+                    }
+                }
+            }
+        }
+        let mut files = directory.read_all()?;
+        Ok(files.any(|(_, file)| is_sought(&file.state)))
     }
-    Ok(directory
-        .read_all()?
-        .any(|(_, file)| is_sought(&file.state)))
 }

@@ -4,7 +4,6 @@ mod given_last;
 mod holders;
 mod upkeep;
 
-use std::cell::Cell;
 use std::io;
 use std::net::IpAddr;
 
@@ -30,9 +29,8 @@ use crate::sticky_keys::StickyKeys;
 /// those without a third line; in any other, those whose third line names it.
 pub struct Store<'a> {
     settings: &'a Settings<'a>,
-    /// The folder of indexes, and whether this call has already removed from it the indexes of
-    /// directories that are gone. `None` if the folder can't be used.
-    cache: Option<(&'a StateFolder, &'a Cell<bool>)>,
+    /// The folder of indexes. `None` if it can't be used.
+    cache: Option<&'a StateFolder>,
     /// The names that lead to the directory.
     names: Vec<NetworkName>,
     /// True if the directory is named after the network.
@@ -54,7 +52,7 @@ pub struct Store<'a> {
 impl<'a> Store<'a> {
     pub(crate) fn open(
         settings: &'a Settings<'a>,
-        cache: Option<(&'a StateFolder, &'a Cell<bool>)>,
+        cache: Option<&'a StateFolder>,
         names: Vec<NetworkName>,
         directory: Directory,
         lock: Lock,
@@ -70,7 +68,7 @@ impl<'a> Store<'a> {
             names,
             directory,
             id,
-            index: cache.and_then(|(folder, _)| Index::open(folder, id, version)),
+            index: cache.and_then(|folder| Index::open(folder, id, version)),
             version: Some(version),
             last_reserved: None,
             sticky_keys: None,
@@ -196,7 +194,7 @@ impl<'a> Store<'a> {
         } else {
             self.index = None;
             self.version = None;
-            if let Some((folder, _)) = self.cache {
+            if let Some(folder) = self.cache {
                 let _ = folder.remove(&index::file_name(self.id));
             }
         }
@@ -227,19 +225,16 @@ impl<'a> Store<'a> {
     }
 
     fn save_index(&mut self) -> io::Result<()> {
-        let (Some((folder, has_removed_leftovers)), Some(index), Some(version)) =
+        let (Some(folder), Some(index), Some(version)) =
             (self.cache, self.index.take(), self.version)
         else {
             return Ok(());
         };
         // The first index of a directory: others may be of directories that are gone.
-        if index.is_new()
-            && folder.id_of(&index::file_name(self.id)).is_err()
-            && !has_removed_leftovers.replace(true)
-        {
+        if index.is_new() && folder.id_of(&index::file_name(self.id)).is_err() {
             leftover_indexes::remove(folder);
         }
-        index.save(folder, self.id, self.directory.path(), version)
+        index.save(folder, self.id, version)
     }
 
     fn failed(&self, ip: IpAddr, error: io::Error) -> Error {

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use cni::{Attachment, NetworkName};
 use ipam::Interval;
@@ -140,21 +141,28 @@ fn a_status_opens_what_an_add_would_open_or_make() {
 }
 
 #[test]
-fn the_index_of_a_directory_that_is_gone_is_removed() {
+fn an_index_that_was_not_changed_for_a_day_is_removed() {
     let folder = TempDir::new().unwrap();
     reserve(folder.path(), "net", "c1");
-    reserve(folder.path(), "gone", "c1");
     let cache = folder.path().join("cache");
     let indexes = || {
-        let files = fs::read_dir(&cache).unwrap();
-        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| name.ends_with(".index")).count()
+        let files = fs::read_dir(&cache)
+            .unwrap()
+            .map(|file| file.unwrap().path());
+        let indexes = files.filter(|path| path.extension().is_some_and(|end| end == "index"));
+        indexes.collect::<Vec<_>>()
     };
-    assert_eq!(indexes(), 2);
+    let of_net = indexes();
+    reserve(folder.path(), "gone", "c1");
+    fs::remove_dir_all(folder.path().join("data/gone")).unwrap();
     let data_dir = DataDir::new(settings(folder.path()));
     data_dir.remove_leftover_indexes();
-    assert_eq!(indexes(), 2);
-    fs::remove_dir_all(folder.path().join("data/gone")).unwrap();
+    assert_eq!(indexes().len(), 2);
+    let yesterday = SystemTime::now() - Duration::from_secs(25 * 60 * 60);
+    for path in indexes().iter().filter(|path| !of_net.contains(path)) {
+        let file = fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(yesterday).unwrap();
+    }
     data_dir.remove_leftover_indexes();
-    assert_eq!(indexes(), 1);
+    assert_eq!(indexes(), of_net);
 }
