@@ -79,8 +79,9 @@ impl Range {
             .chain(exclude)
             .filter_map(|excluded| excluded.in_family(v4)?.intersection(addresses));
         let excluded = Interval::merged(excluded.collect());
-        let mut given = addresses.without(&excluded);
-        leave_out(&mut given, gateway);
+        let mut holes = excluded.clone();
+        holes.extend(Interval::new(gateway, gateway));
+        let given = addresses.without(&Interval::merged(holes));
         Ok(Self {
             subnet,
             addresses,
@@ -162,17 +163,6 @@ pub fn refuse_unclear_keys<'a>(
         }
     }
     Ok(())
-}
-
-/// Takes one address out of these intervals, which are in ascending order.
-fn leave_out(intervals: &mut Vec<Interval>, ip: IpAddr) {
-    if let Some(at) = intervals.iter().position(|interval| interval.contains(ip)) {
-        let interval = intervals[at];
-        intervals.splice(
-            at..=at,
-            interval.before(ip).into_iter().chain(interval.after(ip)),
-        );
-    }
 }
 
 fn read_subnet(text: &str) -> Result<IpNet, String> {
