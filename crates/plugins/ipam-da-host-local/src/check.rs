@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use cni::{Attachment, Call, Error, NetworkName, code};
-use reservations::{DataDir, Sought, State};
+use reservations::{Sought, State};
 
 use crate::storage;
 
@@ -26,29 +26,37 @@ pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Erro
             Some((ip, pool.directory(config.name())))
         })
         .collect();
-    let held = |name: &NetworkName| match data_dir.open(name)? {
-        Some(mut store) => store.held_by(attachment, &[]),
-        None => Ok(Vec::new()),
-    };
-    let sought = Sought::Attachment(attachment, &[]);
-    for (ip, name) in &in_pools {
-        let Some(state) = not_held(&data_dir, *ip, name, attachment)? else {
-            continue;
+    // Any address of the attachment if `ip` is `None`.
+    let holds = |name: &NetworkName, ip: Option<IpAddr>| -> Result<bool, Error> {
+        let Some(mut store) = data_dir.open(name)? else {
+            return Ok(false);
         };
+        let held = store.held_by(attachment, ip.as_slice())?;
+        Ok(held.iter().any(|(held, _)| ip.is_none_or(|ip| ip == *held)))
+    };
+    // An error if no directory has it, and one can't be read.
+    let holds_anywhere = |ip: Option<IpAddr>| -> Result<bool, Error> {
+        let mut unknown = None;
+        for name in data_dir.names()? {
+            match data_dir.may_hold(&name, Sought::Attachment(attachment, &[])) {
+                Ok(true) if holds(&name, ip)? => return Ok(true),
+                Ok(_) => {}
+                Err(error) => unknown = Some(error),
+            }
+        }
+        unknown.map_or(Ok(false), Err)
+    };
+    for (ip, name) in &in_pools {
         // If the pool was renamed, the address is in the old directory.
-        let elsewhere = data_dir.names()?;
-        let is_held = |name: &NetworkName| Ok(held(name)?.iter().any(|(held, _)| held == ip));
-        if !any_of(&data_dir, &elsewhere, sought, is_held)? {
+        if !holds(name, Some(*ip))? && !holds_anywhere(Some(*ip))? {
+            let store = data_dir.open(name)?;
+            let state = store.map_or(Ok(None), |store| store.state(*ip))?;
             return Err(not_reserved(*ip, name, state, attachment));
         }
     }
-    if !in_pools.is_empty() {
-        return Ok(());
-    }
     // If no selector has put pools into the result of CHECK, any address of the attachment is
     // enough, as with host-local's CHECK.
-    let is_held = |name: &NetworkName| Ok(!held(name)?.is_empty());
-    if any_of(&data_dir, &data_dir.names()?, sought, is_held)? {
+    if !in_pools.is_empty() || holds_anywhere(None)? {
         return Ok(());
     }
     Err(Error::new(
@@ -58,41 +66,6 @@ pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Erro
             config.name()
         ),
     ))
-}
-
-/// The state of an address in this directory; `None` if the attachment holds it.
-fn not_held(
-    data_dir: &DataDir<'_>,
-    ip: IpAddr,
-    name: &NetworkName,
-    attachment: &Attachment,
-) -> Result<Option<Option<State>>, Error> {
-    let Some(store) = data_dir.open(name)? else {
-        return Ok(Some(None));
-    };
-    let state = store.state(ip)?;
-    let holds = matches!(&state, Some(State::Reserved(holder))
-        if store.is_ours(holder) && (holder.is_attachment(attachment) || holder.is_container(attachment)));
-    Ok((!holds).then_some(state))
-}
-
-/// True if `is_so` holds for one of the directories with reservations of the attachment or network
-/// that is sought. An error if it holds for none of them, and one can't be read.
-fn any_of(
-    data_dir: &DataDir<'_>,
-    names: &[NetworkName],
-    sought: Sought<'_>,
-    is_so: impl Fn(&NetworkName) -> Result<bool, Error>,
-) -> Result<bool, Error> {
-    let mut unknown = None;
-    for name in names {
-        match data_dir.may_hold(name, sought) {
-            Ok(true) if is_so(name)? => return Ok(true),
-            Ok(_) => {}
-            Err(error) => unknown = Some(error),
-        }
-    }
-    unknown.map_or(Ok(false), Err)
 }
 
 fn not_reserved(
