@@ -117,7 +117,7 @@ impl Etcd {
                     let then = kvs.iter().map(|kv| Op::delete(kv.key.clone())).collect();
                     execute(&mut self.client(), then)?;
                 }
-                Ok(())
+                anyhow::Ok(())
             })
             .with_context(|| format!("keys are left: etcdctl del --prefix {below}"))?;
         Ok(())
