@@ -51,11 +51,9 @@ const LONG_JOURNAL: usize = 32 * 1024;
 /// An index: read from its file, or made from the directory's files, which were just read.
 pub(crate) struct Index {
     stored: Option<Stored>,
-    /// Addresses that have changed since the tables were written, with their entries if they
+    /// Addresses that have changed since the tables were written, with their holders if they
     /// are taken. All entries, if there are no tables.
-    changed: BTreeMap<IpAddr, Option<Entry>>,
-    /// Number of entries whose files name another network than the directory's.
-    shared: usize,
+    changed: BTreeMap<IpAddr, Option<HolderKey>>,
     /// Time at which all files were read last, in seconds since 1970.
     files_read: i64,
     /// Addresses that have changed in this call.
@@ -82,7 +80,6 @@ struct Header {
     directory: (u64, u64),
     version: Version,
     sizes: Sizes,
-    shared: usize,
     files_read: i64,
 }
 
@@ -91,11 +88,8 @@ struct Header {
 struct Line {
     /// The directory's version after the changes.
     version: Version,
-    /// The number of shared entries after the changes.
-    shared: usize,
-    /// Changed addresses: a taken one with its holder and whether it is shared, a free one with
-    /// `None`.
-    changes: Vec<(IpAddr, Option<(HolderKey, bool)>)>,
+    /// Changed addresses: a taken one with its holder, a free one with `None`.
+    changes: Vec<(IpAddr, Option<HolderKey>)>,
 }
 
 /// Name of the file for this directory.
@@ -128,7 +122,6 @@ impl Index {
         let mut index = Self {
             stored: None,
             changed: BTreeMap::new(),
-            shared: header.shared,
             files_read: header.files_read,
             new: Vec::new(),
         };
@@ -143,11 +136,7 @@ impl Index {
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
             let (line, sum): (Line, u64) = from_line(stored.sum, line)?;
             (stored.version, stored.sum) = (line.version, sum);
-            index.shared = line.shared;
-            for (ip, taken) in line.changes {
-                let entry = taken.map(|(holder, shared)| Entry { ip, holder, shared });
-                index.changed.insert(ip, entry);
-            }
+            index.changed.extend(line.changes);
         }
         let is_current = stored.version == version;
         index.stored = Some(stored);
@@ -156,13 +145,10 @@ impl Index {
 
     /// An index of these entries, which have just been read from the directory.
     pub(crate) fn of_files(entries: impl IntoIterator<Item = Entry>) -> Self {
-        let entries = entries.into_iter().map(|entry| (entry.ip, Some(entry)));
-        let changed: BTreeMap<IpAddr, Option<Entry>> = entries.collect();
-        let shared = changed.values().flatten().filter(|entry| entry.shared);
+        let entries = entries.into_iter();
         Self {
             stored: None,
-            shared: shared.count(),
-            changed,
+            changed: entries.map(|(ip, holder)| (ip, Some(holder))).collect(),
             files_read: change_detection::now(),
             new: Vec::new(),
         }
@@ -175,12 +161,9 @@ impl Index {
             None => Vec::new(),
         };
         ips.retain(|ip| !self.changed.contains_key(ip));
-        let changed = self.changed.values().flatten();
-        ips.extend(
-            changed
-                .filter(|entry| entry.holder == key)
-                .map(|entry| entry.ip),
-        );
+        let changed = self.changed.iter();
+        let of_key = changed.filter(|(_, holder)| **holder == Some(key));
+        ips.extend(of_key.map(|(ip, _)| *ip));
         Ok(ips)
     }
 
@@ -223,23 +206,10 @@ impl Index {
         self.files_read
     }
 
-    /// True if the directory holds reservations of other networks than its own.
-    pub(crate) fn has_shared(&self) -> bool {
-        self.shared > 0
-    }
-
-    /// Takes note of a reservation.
-    pub(crate) fn insert(&mut self, entry: Entry) {
-        self.shared += usize::from(entry.shared);
-        self.new.push(entry.ip);
-        self.changed.insert(entry.ip, Some(entry));
-    }
-
-    /// Takes note of a release.
-    pub(crate) fn remove(&mut self, entry: Entry) {
-        self.shared = self.shared.saturating_sub(entry.shared.into());
-        self.new.push(entry.ip);
-        self.changed.insert(entry.ip, None);
+    /// Takes note of an address that is taken now, with its holder, or that is free now.
+    pub(crate) fn note(&mut self, ip: IpAddr, holder: Option<HolderKey>) {
+        self.new.push(ip);
+        self.changed.insert(ip, holder);
     }
 
     /// True if the index was made from the directory's files, not read from its own file.
@@ -258,13 +228,9 @@ impl Index {
             if stored.version == version {
                 return Ok(());
             }
-            let change = |ip: &IpAddr| {
-                let entry = self.changed.get(ip).copied().flatten();
-                (*ip, entry.map(|entry| (entry.holder, entry.shared)))
-            };
+            let change = |ip: &IpAddr| (*ip, self.changed.get(ip).copied().flatten());
             let line = Line {
                 version,
-                shared: self.shared,
                 changes: self.new.iter().map(change).collect(),
             };
             let (line, _) = to_line(stored.sum, &line)?;
@@ -278,7 +244,6 @@ impl Index {
             directory: (id.device, id.inode),
             version,
             sizes: records.sizes(),
-            shared: self.shared,
             files_read: self.files_read,
         };
         let (header, sum) = to_line(0, &header)?;
@@ -291,8 +256,9 @@ impl Index {
             Some(stored) => stored.tables.entries(stored.journal.file())?,
             None => Vec::new(),
         };
-        entries.retain(|entry| !self.changed.contains_key(&entry.ip));
-        entries.extend(self.changed.values().flatten());
+        entries.retain(|(ip, _)| !self.changed.contains_key(ip));
+        let changed = self.changed.iter();
+        entries.extend(changed.filter_map(|(ip, holder)| Some((*ip, (*holder)?))));
         Ok(entries)
     }
 }

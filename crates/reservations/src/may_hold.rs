@@ -41,8 +41,8 @@ impl Sought<'_> {
 impl DataDir<'_> {
     /// True if the directory of this name may hold a sought reservation.
     ///
-    /// An index that is up to date answers at once. Without one, the files are read. No lock
-    /// is taken, and no file is made.
+    /// For an attachment, an index that is up to date tells which files are read. Otherwise, all
+    /// files are. No lock is taken, and no file is made.
     ///
     /// # Errors
     ///
@@ -60,32 +60,28 @@ impl DataDir<'_> {
         };
         let network = self.network().as_str();
         let is_sought = |state: &State| sought.is(state, network, own);
-        if let Sought::Attachment(_, hints) = sought {
-            for ip in hints {
+        let holds = |ips: &[IpAddr]| {
+            for ip in ips {
                 let state = directory.state_of(&ip.to_string())?;
                 if state.is_some_and(|state| is_sought(&state)) {
                     return Ok(true);
                 }
             }
-        }
-        let metadata = directory.metadata()?;
-        let (id, version) = (FileId::from(&metadata), Version::of(&metadata));
-        let index = self
-            .cache()
-            .and_then(|folder| Index::open(folder, id, version));
-        if let Some(mut index) = index {
-            if !own && !index.has_shared() {
-                return Ok(false);
+            Ok::<_, io::Error>(false)
+        };
+        if let Sought::Attachment(attachment, hints) = sought {
+            if holds(hints)? {
+                return Ok(true);
             }
-            match sought {
-                Sought::Network if !own => return Ok(true),
-                Sought::Network => {}
-                Sought::Attachment(attachment, _) => {
-                    let key = HolderKey::of(attachment.container_id.as_str());
-                    if let Ok(ips) = index.candidates(key) {
-                        return Ok(!ips.is_empty());
-                    }
-                }
+            let metadata = directory.metadata()?;
+            let (id, version) = (FileId::from(&metadata), Version::of(&metadata));
+            let key = HolderKey::of(attachment.container_id.as_str());
+            let index = self
+                .cache()
+                .and_then(|folder| Index::open(folder, id, version));
+            if let Some(Ok(ips)) = index.map(|mut index| index.candidates(key)) {
+                // A file that can't be read may be one that is sought.
+                return Ok(holds(&ips).unwrap_or(true));
             }
         }
         let mut files = directory.read_all()?;

@@ -43,7 +43,7 @@ const SUM: &str = "sum ";
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// The network's reservations that are known to be from an earlier boot.
-    pub(crate) from_before: Vec<(IpAddr, State)>,
+    pub(crate) from_before: Vec<IpAddr>,
     /// Lines of the network's other reservations, for [`note`].
     kept: Vec<String>,
     /// Number of reservations that another boot made, but that aren't older than this boot.
@@ -65,13 +65,13 @@ pub(crate) fn look(
     if last.as_ref().is_some_and(|last| last.boot == boot.id()) {
         return Ok(None);
     }
-    let ours: Vec<(IpAddr, State, Metadata)> = directory
+    let ours: Vec<(IpAddr, Metadata)> = directory
         .read_all()?
         .filter(|(_, file)| is_ours(&file.state))
-        .filter_map(|(ip, file)| Some((ip, file.state, file.metadata?)))
+        .filter_map(|(ip, file)| Some((ip, file.metadata?)))
         .collect();
     let mut found = Found::default();
-    for (ip, state, metadata) in ours {
+    for (ip, metadata) in ours {
         let line = line(ip, &metadata);
         let made_in = match origin::read(directory, ip, Fact::Boot)? {
             Noted::Id(id) => Some(id),
@@ -83,7 +83,7 @@ pub(crate) fn look(
         match made_in.filter(|id| id != boot.id()) {
             None => found.kept.push(line),
             Some(id) if boot.is_after(&id, changed_last(&metadata)?)? => {
-                found.from_before.push((ip, state));
+                found.from_before.push(ip);
             }
             Some(_) => found.undecided += 1,
         }
@@ -209,7 +209,7 @@ mod tests {
         let mut ips: Vec<String> = found
             .from_before
             .iter()
-            .map(|(ip, _)| ip.to_string())
+            .map(ToString::to_string)
             .collect();
         ips.sort();
         ips

@@ -13,7 +13,7 @@ use state_files::{FileId, StateFolder};
 
 use crate::change_detection::{self, Version};
 use crate::directory::Directory;
-use crate::index::{self, Entry, HolderKey, Index};
+use crate::index::{self, HolderKey, Index};
 use crate::last_reserved::LastReserved;
 use crate::leftover_indexes;
 use crate::lock::Lock;
@@ -107,12 +107,10 @@ impl<'a> Store<'a> {
         let reserved = self
             .change(|directory| create_or_replace_torn(directory, ip, content))
             .map_err(|e| self.failed(ip, e))?;
-        let state = match &reserved {
-            Ok(()) => &State::Reserved(reservation),
-            Err(state) => state,
-        };
         if let Some(index) = &mut self.index {
-            index.insert(entry(ip, state));
+            let state = reserved.as_ref().err();
+            let holder = state.map_or_else(|| holder(&State::Reserved(reservation)), holder);
+            index.note(ip, Some(holder));
         }
         Ok(reserved)
     }
@@ -160,16 +158,16 @@ impl<'a> Store<'a> {
         self.ask(search)
     }
 
-    /// Releases an address of the network, which is in this state.
+    /// Releases an address of the network.
     ///
     /// # Errors
     ///
     /// Code 5, naming the path.
-    pub fn release(&mut self, ip: IpAddr, state: &State) -> Result<(), Error> {
+    pub fn release(&mut self, ip: IpAddr) -> Result<(), Error> {
         self.change(|directory| directory.remove(&ip.to_string()))
             .map_err(|e| self.failed(ip, e))?;
         if let Some(index) = &mut self.index {
-            index.remove(entry(ip, state));
+            index.note(ip, None);
         }
         Ok(())
     }
@@ -220,7 +218,7 @@ impl<'a> Store<'a> {
         let files = self.directory.read_all()?;
         let states: Vec<(IpAddr, State)> = files.map(|(ip, file)| (ip, file.state)).collect();
         let taken = states.iter().filter(|(_, state)| *state != State::Torn);
-        let index = Index::of_files(taken.map(|(ip, state)| entry(*ip, state)));
+        let index = Index::of_files(taken.map(|(ip, state)| (*ip, holder(state))));
         Ok((self.index.insert(index), states))
     }
 
@@ -286,13 +284,10 @@ fn has_just_read(index: &Index) -> bool {
     index.is_new() || (0..TORN_AGE.as_secs().cast_signed()).contains(&age)
 }
 
-fn entry(ip: IpAddr, state: &State) -> Entry {
-    let (holder, shared) = match state {
-        State::Reserved(reservation) => (
-            HolderKey::of(&reservation.container_id),
-            reservation.network.is_some(),
-        ),
-        _ => (HolderKey::UNKNOWN, false),
-    };
-    Entry { ip, holder, shared }
+/// The holder of an address in this state, for the index.
+fn holder(state: &State) -> HolderKey {
+    match state {
+        State::Reserved(reservation) => HolderKey::of(&reservation.container_id),
+        _ => HolderKey::UNKNOWN,
+    }
 }

@@ -58,7 +58,7 @@ impl Releaser<'_> {
             before.since == now.since && (before.state == state || state == State::Torn)
         });
         ensure!(is_same, "{path} has changed meanwhile");
-        store.release(ip, &state)?;
+        store.release(ip)?;
         Ok(())
     }
 }

@@ -223,11 +223,7 @@ impl<'a> Allocation<'a> {
     }
 
     fn take_back(&mut self, pool: &Pool, ip: IpAddr) -> Result<(), Error> {
-        let store = self.store(pool);
-        match store.state(ip)? {
-            Some(state) => store.release(ip, &state),
-            None => Ok(()),
-        }
+        self.store(pool).release(ip)
     }
 
     /// The store of a pool's reservations.

@@ -47,10 +47,7 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
             // has none.
             held.retain(|(_, holder)| holder.is_attachment(attachment));
         }
-        let states = held.into_iter();
-        Ok(states
-            .map(|(ip, holder)| (ip, State::Reserved(holder)))
-            .collect())
+        Ok(held.into_iter().map(|(ip, _)| ip).collect())
     };
     let mut release = Release::new(&data_dir, Sought::Attachment(attachment, &hints));
     release.everywhere(&directories(config), held);
@@ -90,7 +87,7 @@ pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
         store.remove_leftovers()?;
         let mut stale = store.all()?;
         stale.retain(|(_, state)| !is_valid(state));
-        Ok(stale)
+        Ok(stale.into_iter().map(|(ip, _)| ip).collect())
     });
     data_dir.remove_leftover_indexes();
     release.finish()
@@ -105,9 +102,6 @@ fn directories(config: &NetworkConfig) -> BTreeSet<NetworkName> {
         .chain([config.name().clone()])
         .collect()
 }
-
-/// Addresses with their states.
-type Reservations = Vec<(IpAddr, State)>;
 
 /// Releases reservations in several directories. A failure in one doesn't stop the others.
 struct Release<'a> {
@@ -136,7 +130,7 @@ impl<'a> Release<'a> {
     fn everywhere(
         &mut self,
         named: &BTreeSet<NetworkName>,
-        choose: impl Fn(&mut Store<'_>, &mut Vec<Error>) -> Result<Reservations, Error>,
+        choose: impl Fn(&mut Store<'_>, &mut Vec<Error>) -> Result<Vec<IpAddr>, Error>,
     ) {
         for name in named {
             self.in_one(name, &choose);
@@ -160,7 +154,7 @@ impl<'a> Release<'a> {
     fn in_one(
         &mut self,
         name: &NetworkName,
-        choose: impl Fn(&mut Store<'_>, &mut Vec<Error>) -> Result<Reservations, Error>,
+        choose: impl Fn(&mut Store<'_>, &mut Vec<Error>) -> Result<Vec<IpAddr>, Error>,
     ) {
         let mut store = match self.data_dir.open(name) {
             Ok(Some(store)) => store,
@@ -173,8 +167,8 @@ impl<'a> Release<'a> {
             Ok(chosen) => chosen,
             Err(error) => return self.errors.push(error),
         };
-        for (ip, state) in chosen {
-            match store.release(ip, &state) {
+        for ip in chosen {
+            match store.release(ip) {
                 Ok(()) => {
                     self.released.insert(ip.to_canonical());
                     tracing::debug!(%ip, directory = %name, "released");

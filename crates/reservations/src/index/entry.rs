@@ -26,14 +26,8 @@ impl HolderKey {
     }
 }
 
-/// A taken address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) ip: IpAddr,
-    pub(crate) holder: HolderKey,
-    /// True if the reservation's file names its network, which isn't the directory's.
-    pub(crate) shared: bool,
-}
+/// A taken address, and its holder.
+pub(crate) type Entry = (IpAddr, HolderKey);
 
 /// Family and bits of an address. An IPv6 address that embeds an IPv4 one is IPv6.
 pub(super) fn bits_of(ip: IpAddr) -> (u64, u128) {

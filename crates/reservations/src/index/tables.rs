@@ -20,12 +20,9 @@ use super::entry::{Entry, HolderKey, bits_of, ip_of, successor};
 /// Size of a page, in bytes.
 pub(super) const PAGE: usize = 4096;
 
-/// Four words. Of a holder: key, family and [`SHARED`], address (2). Of a run: family, first
-/// address (2), number of further addresses.
+/// Four words. Of a holder: key, family, address (2). Of a run: family, first address (2), number
+/// of further addresses.
 type Record = [u64; 4];
-
-/// Added to the family of a holder's record if its entry is shared.
-const SHARED: u64 = 0x100;
 
 /// Number of records that a page holds.
 const PER_PAGE: usize = (PAGE - 8) / size_of::<Record>();
@@ -57,18 +54,17 @@ pub(super) struct Records {
 
 impl Records {
     pub(super) fn of(mut entries: Vec<Entry>) -> Self {
-        let record = |entry: &Entry| {
-            let (family, bits) = bits_of(entry.ip);
-            let shared = if entry.shared { SHARED } else { 0 };
+        let record = |(ip, holder): &Entry| {
+            let (family, bits) = bits_of(*ip);
             let [high, low] = halves(bits);
-            [entry.holder.0, family | shared, high, low]
+            [holder.0, family, high, low]
         };
         let mut holders: Vec<Record> = entries.iter().map(record).collect();
         holders.sort_unstable();
-        entries.sort_unstable_by_key(|entry| entry.ip);
+        entries.sort_unstable();
         let mut runs: Vec<Record> = Vec::new();
         let mut last = None;
-        for Entry { ip, .. } in entries {
+        for (ip, _) in entries {
             match runs.last_mut() {
                 Some(run) if last.and_then(successor) == Some(ip) => run[3] += 1,
                 _ => {
@@ -140,11 +136,11 @@ impl Tables {
     pub(super) fn candidates(&mut self, file: &File, key: HolderKey) -> io::Result<Vec<IpAddr>> {
         let mut ips = Vec::new();
         for at in self.first_of(file, key)?..self.sizes.holders {
-            let entry = self.entry(file, at)?;
-            if entry.holder != key {
+            let (ip, holder) = self.entry(file, at)?;
+            if holder != key {
                 break;
             }
-            ips.push(entry.ip);
+            ips.push(ip);
         }
         Ok(ips)
     }
@@ -177,7 +173,7 @@ impl Tables {
     /// Keys are hashes, evenly spread, so their places can be guessed. The search starts
     /// around the guess, and widens until it includes the place.
     fn first_of(&mut self, file: &File, key: HolderKey) -> io::Result<usize> {
-        let is_before = |tables: &mut Self, at| Ok(tables.entry(file, at)?.holder < key);
+        let is_before = |tables: &mut Self, at| Ok(tables.entry(file, at)?.1 < key);
         let end = self.sizes.holders;
         let guess = (u128::from(key.0) * end as u128) >> 64;
         let guess = usize::try_from(guess).unwrap_or_default();
@@ -212,11 +208,7 @@ impl Tables {
 
     fn entry(&mut self, file: &File, at: usize) -> io::Result<Entry> {
         let [key, family, high, low] = self.record(file, 0, at)?;
-        Ok(Entry {
-            ip: address(family & !SHARED, high, low)?,
-            holder: HolderKey(key),
-            shared: family & SHARED != 0,
-        })
+        Ok((address(family, high, low)?, HolderKey(key)))
     }
 
     /// First and last address of a run.

@@ -63,11 +63,7 @@ fn container(n: u16) -> String {
 }
 
 fn entry(ip: IpAddr, n: u16) -> Entry {
-    Entry {
-        ip,
-        holder: HolderKey::of(&container(n)),
-        shared: n.is_multiple_of(2),
-    }
+    (ip, HolderKey::of(&container(n)))
 }
 
 /// Addresses of both families, near each other and far apart, at the ends, and IPv6 ones
@@ -103,11 +99,11 @@ proptest! {
             for (ip, n, reserve) in call {
                 match (truth.get(&ip).copied(), reserve) {
                     (None, true) => {
-                        index.insert(entry(ip, n));
+                        index.note(ip, Some(HolderKey::of(&container(n))));
                         truth.insert(ip, n);
                     }
-                    (Some(n), false) => {
-                        index.remove(entry(ip, n));
+                    (Some(_), false) => {
+                        index.note(ip, None);
                         truth.remove(&ip);
                     }
                     _ => {}
@@ -131,8 +127,7 @@ proptest! {
                 let held: Vec<IpAddr> = held.map(|(ip, _)| *ip).collect();
                 prop_assert_eq!(candidates, held);
             }
-            prop_assert_eq!(index.has_shared(), truth.values().any(|n| n.is_multiple_of(2)));
-        }
+            }
     }
 }
 
@@ -149,7 +144,7 @@ fn a_full_run_of_addresses_has_none_free() {
     assert_eq!(free(0, 9_999), None);
     assert_eq!(free(5, 9_999), None);
     assert_eq!(free(0, 10_000), Some(v4(10_000)));
-    index.remove(entry(v4(7_000), 1));
+    index.note(v4(7_000), None);
     let mut free = |a, b| {
         index
             .first_free(Interval::new(v4(a), v4(b)).unwrap())
@@ -184,7 +179,7 @@ fn size_is_in_proportion_to_the_reservations_however_they_are_distributed() {
         let size = place.bytes().len();
         assert!(size < 4096 + 100 * many as usize, "{size} bytes");
         let mut index = place.open(0).unwrap();
-        assert!(index.candidates(last.holder).unwrap().contains(&last.ip));
+        assert!(index.candidates(last.1).unwrap().contains(&last.0));
         // Few pages are read, however many entries have one holder.
         let mut index = place.open(0).unwrap();
         assert!(
@@ -203,7 +198,7 @@ fn any_changed_byte_is_noticed() {
     place.build(0, (0..300).map(|n| entry(v4(2 * n), 1)).collect());
     let built = place.bytes().len();
     let mut index = place.open(0).unwrap();
-    index.insert(entry(v4(1), 1));
+    index.note(v4(1), Some(HolderKey::of(&container(1))));
     place.save(index, 1);
     let bytes = place.bytes();
     assert!(bytes.len() > built, "a line follows the tables");
@@ -248,7 +243,7 @@ fn pages_of_two_generations_are_not_used_together() {
     place.build(1, entries(0));
     let built = place.bytes().len();
     let mut index = place.open(1).unwrap();
-    index.insert(entry(v4(500), 1));
+    index.note(v4(500), Some(HolderKey::of(&container(1))));
     place.save(index, 2);
     let line = &place.bytes()[built..];
     place.build(3, entries(100));
@@ -263,7 +258,7 @@ fn a_journal_that_is_cut_off_is_of_an_older_version() {
     place.build(0, Vec::new());
     for n in 1..=2 {
         let mut index = place.open(i64::from(n) - 1).unwrap();
-        index.insert(entry(v4(n), 1));
+        index.note(v4(n), Some(HolderKey::of(&container(1))));
         place.save(index, n.into());
     }
     let bytes = place.bytes();
@@ -276,7 +271,7 @@ fn a_journal_that_is_cut_off_is_of_an_older_version() {
         assert!(place.open(2).is_none());
         let mut index = place.open(1).unwrap();
         // A further line follows the whole ones.
-        index.insert(entry(v4(3), 1));
+        index.note(v4(3), Some(HolderKey::of(&container(1))));
         place.save(index, 3);
         let index = place.open(3).unwrap();
         assert_eq!(index.changed.len(), 2, "cut off at {end}");
@@ -294,8 +289,8 @@ fn the_journal_is_bounded_and_the_tables_then_say_the_same() {
         let mut index = place.open(n - 1).unwrap();
         let ip = v4(9 + u32::try_from(n % 2).unwrap());
         match n % 4 {
-            0 | 1 => index.insert(entry(ip, 2)),
-            _ => index.remove(entry(ip, 2)),
+            0 | 1 => index.note(ip, Some(HolderKey::of(&container(2)))),
+            _ => index.note(ip, None),
         }
         place.save(index, n);
         assert!(place.bytes().len() <= tables + SHORT_JOURNAL);

@@ -55,8 +55,8 @@ impl Store<'_> {
         let Some(found) = found.map_err(|e| self.unreadable(e))? else {
             return Ok(());
         };
-        for (ip, state) in &found.from_before {
-            self.release(*ip, state)?;
+        for ip in &found.from_before {
+            self.release(*ip)?;
         }
         let path = self.directory.path().display();
         let released = found.from_before.len();
