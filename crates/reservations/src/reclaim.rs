@@ -206,11 +206,7 @@ mod tests {
     }
 
     fn ips(found: &Found) -> Vec<String> {
-        let mut ips: Vec<String> = found
-            .from_before
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let mut ips: Vec<String> = found.from_before.iter().map(ToString::to_string).collect();
         ips.sort();
         ips
     }

@@ -90,12 +90,14 @@ impl<'a> Compiled<'a> {
         self.rules.is_empty()
     }
 
-    /// The first rule that holds.
+    /// The first rule that holds, without its conditions.
     pub(crate) fn first_that_holds(&self, facts: &Facts) -> Result<Option<Rule<'a>>, Error> {
-        for rule in items(self.rules) {
-            let rule: CompiledRule<'a> = rule?;
-            if rule.holds(facts)? {
-                return rule.decode().map(Some);
+        for rule in items::<CompiledRule<'a>>(self.rules) {
+            let rule = rule?;
+            let mut when = items::<When<'a>>(rule.when);
+            match when.find(|when| !matches!(when, Ok(when) if when.is_met(facts))) {
+                None => return postcard::from_bytes(rule.rest).map(Some).map_err(damaged),
+                Some(unmet) => drop(unmet?),
             }
         }
         Ok(None)
@@ -113,24 +115,6 @@ impl<'a> Compiled<'a> {
         };
         let pool = serde_json::from_slice(self.pools[at].1);
         pool.map(Some).map_err(damaged)
-    }
-}
-
-impl<'a> CompiledRule<'a> {
-    fn holds(&self, facts: &Facts) -> Result<bool, Error> {
-        for when in items(self.when) {
-            let when: When<'a> = when?;
-            if !when.is_met(facts) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    fn decode(&self) -> Result<Rule<'a>, Error> {
-        let mut rule: Rule<'a> = postcard::from_bytes(self.rest).map_err(damaged)?;
-        rule.when = items(self.when).collect::<Result<_, _>>()?;
-        Ok(rule)
     }
 }
 
