@@ -6,7 +6,8 @@
 //! and each pool gets the names of those that hold an address of it. These names are cached with
 //! the catalogue. So an ADD reads another directory only if a chosen pool has such names, and
 //! excludes the addresses that are reserved there. A range can only move when the catalogue
-//! changes, so the names stay complete.
+//! changes, so the names stay complete. Only the network's own directory, in which another selector
+//! may reserve an address later, is always read.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -140,8 +141,10 @@ impl<'a> Reservations<'a> {
         }
         let own = self.network.as_str();
         if !names.contains(own) {
-            let path = |name: &str| self.data_dir.join(name);
-            ranged.retain(|pool| !is_one_directory(&path(own), &path(pool.name.as_str())));
+            let real = |name: &str| fs::canonicalize(self.data_dir.join(name)).ok();
+            let real_own = real(own);
+            // A link may lead from one name to the other.
+            ranged.retain(|pool| real_own.is_none() || real(pool.name.as_str()) != real_own);
             for pool in ranged {
                 pool.chosen.held_in.insert(own.to_owned());
             }
