@@ -2,10 +2,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::retry_on_intr;
+use rustix::io::Errno;
 
 /// Waits at most `at_most` until the descriptor is readable or closed. Returns whether it is.
 ///
@@ -25,13 +25,12 @@ pub fn wait_for<const N: usize>(
     fds: [Option<BorrowedFd<'_>>; N],
     timeout: Option<Duration>,
 ) -> io::Result<[bool; N]> {
-    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     let mut polled: Vec<PollFd<'_>> = fds
         .iter()
         .flatten()
         .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
         .collect();
-    retry_on_intr(|| poll(&mut polled, timeout.as_ref()))?;
+    poll_for(&mut polled, timeout)?;
     let mut answers = polled.iter().map(|fd| !fd.revents().is_empty());
     Ok(fds.map(|fd| fd.is_some() && answers.next().unwrap_or_default()))
 }
@@ -42,8 +41,51 @@ pub fn wait_for<const N: usize>(
 ///
 /// An I/O error of `poll`.
 pub fn wait_writable(fd: impl AsFd, at_most: Duration) -> io::Result<bool> {
-    let timeout = Timespec::try_from(at_most).ok();
     let mut polled = [PollFd::new(&fd, PollFlags::OUT)];
-    retry_on_intr(|| poll(&mut polled, timeout.as_ref()))?;
+    poll_for(&mut polled, Some(at_most))?;
     Ok(!polled[0].revents().is_empty())
+}
+
+/// Polls, for this time at most. After a signal, it continues for the time that is left.
+fn poll_for(polled: &mut [PollFd<'_>], at_most: Option<Duration>) -> io::Result<()> {
+    let deadline = at_most.and_then(|at_most| Instant::now().checked_add(at_most));
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(polled, left.as_ref()) {
+            Err(Errno::INTR) => {}
+            ready => return Ok(ready.map(drop)?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    use rustix::process::{Signal, kill_process};
+    use rustix::thread::gettid;
+    use signal_hook::consts::SIGUSR1;
+
+    use super::*;
+
+    #[test]
+    fn signals_do_not_make_a_wait_longer() {
+        signal_hook::flag::register(SIGUSR1, Arc::new(AtomicBool::new(false))).unwrap();
+        let waiting = gettid();
+        let signals = thread::spawn(move || {
+            for _ in 0..40 {
+                thread::sleep(Duration::from_millis(50));
+                kill_process(waiting, Signal::USR1).unwrap();
+            }
+        });
+        let (reader, _writer) = io::pipe().unwrap();
+        let started = Instant::now();
+        let is_ready = wait_readable(&reader, Duration::from_millis(300)).unwrap();
+        assert!(!is_ready);
+        assert!(started.elapsed() < Duration::from_millis(1500));
+        signals.join().unwrap();
+    }
 }
