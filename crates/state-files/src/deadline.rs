@@ -27,9 +27,11 @@ impl Deadline {
     pub fn after(time: Duration) -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        // A timer that is set to zero never ends.
+        let first = time.max(Duration::from_nanos(1));
         let spec = Itimerspec {
             it_interval: Timespec::default(),
-            it_value: Timespec::try_from(time).map_err(io::Error::other)?,
+            it_value: Timespec::try_from(first).map_err(io::Error::other)?,
         };
         timerfd_settime(&timer, TimerfdTimerFlags::empty(), &spec)?;
         Ok(Self {
@@ -51,5 +53,18 @@ impl Cancellation for Deadline {
 
     fn fd(&self) -> io::Result<BorrowedFd<'_>> {
         Ok(self.timer.as_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wait_readable;
+
+    #[test]
+    fn a_deadline_of_no_time_ends_a_wait_at_once() {
+        let deadline = Deadline::after(Duration::ZERO).unwrap();
+        assert!(deadline.is_cancelled());
+        assert!(wait_readable(deadline.fd().unwrap(), Duration::from_secs(5)).unwrap());
     }
 }
