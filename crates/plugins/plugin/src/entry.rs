@@ -12,7 +12,9 @@ use cni::{
     TraceContext, code,
 };
 use rustix::io::Errno;
-use rustix::process::{WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid};
+use rustix::process::{
+    Resource, WaitId, WaitIdOptions, getpid, getrlimit, set_child_subreaper, waitid,
+};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -20,6 +22,9 @@ use crate::command_line::{self, COMMIT, FLAVOUR};
 use crate::log::{self, Context, LinkedLog};
 use crate::signals::Signals;
 use crate::stdio::{print, read_stdin, write_to_stderr};
+
+/// The text of `EMFILE`, strerror(3).
+const TOO_MANY_OPEN_FILES: &str = "Too many open files";
 
 /// Runs a plugin as this process: the complete `main` of its executable.
 ///
@@ -335,6 +340,14 @@ fn defect(panic: &(dyn Any + Send)) -> Error {
     let text = panic.downcast_ref::<&str>().copied();
     let message = text.or_else(|| Some(panic.downcast_ref::<String>()?.as_str()));
     let message = message.unwrap_or("no message");
+    // Some libraries panic if they get no descriptor.
+    if message.contains(TOO_MANY_OPEN_FILES) {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        return Error::io(
+            format_args!("the limit of {limit} open files (RLIMIT_NOFILE) is too low"),
+            message,
+        );
+    }
     Error::new(
         code::INTERNAL,
         format!("this is a defect in the plugin: {message}"),
@@ -358,4 +371,21 @@ fn supported_versions(stdin: &[u8]) -> Vec<u8> {
         "supportedVersions": SpecVersion::ALL.map(SpecVersion::as_str),
     });
     format!("{answer}\n").into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_for_lack_of_descriptors_is_no_defect() {
+        let error_of = |errno: Errno| {
+            let panicking = || Err(io::Error::from(errno)).expect("failed to create UnixStream");
+            caught::<()>(panicking).unwrap_err()
+        };
+        let error = error_of(Errno::MFILE);
+        assert_eq!(error.code, code::IO, "{error}");
+        assert!(error.msg.contains("RLIMIT_NOFILE"), "{error}");
+        assert_eq!(error_of(Errno::INVAL).code, code::INTERNAL);
+    }
 }
