@@ -1,6 +1,6 @@
 //! GC by the records of attachments, also for delegates that have no GC.
 
-use harness::{Output, Sandbox, needs};
+use harness::{Node, Output, Sandbox, needs};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
 
@@ -168,5 +168,35 @@ fn what_is_no_record_is_named_and_keeps_no_gc_from_its_work() {
         }
         gc(&sandbox, &config, &[]).nothing();
         assert!(sandbox.reserved("testnet").is_empty(), "{kind}");
+    }
+}
+
+#[test]
+fn a_record_that_cannot_be_removed_is_named_and_taken_for_no_running_add() {
+    needs!("root");
+    let ranges = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
+    // A mounted file can be written to, and not be removed.
+    for (mount, name) in [("mount --bind -r", ""), ("mount --bind", "c1:eth0.json")] {
+        let sandbox = Sandbox::default();
+        let config = sandbox.config("1.1.0", &delegates, &ranges);
+        add(&sandbox, &config, "c1").result();
+        let (node, folder) = (Node::new(), sandbox.state_dir().join("testnet"));
+        let mounted = folder.join(name).display().to_string();
+        node.sh(&format!("{mount} {mounted} {mounted}"));
+        let mut of_gc = config.clone();
+        of_gc["cni.dev/valid-attachments"] = json!([]);
+        let call = sandbox.call("ipam-delegated", "GC", &of_gc);
+        let output = call.run_on(&node);
+        assert!(output.status.success(), "{mount}: {output:?}");
+        let path = folder.join("c1:eth0.json");
+        assert!(
+            output.stderr.contains(path.to_str().unwrap()),
+            "{mount}: {output:?}"
+        );
+        assert!(sandbox.reserved("testnet").is_empty(), "{mount}");
+        node.sh(&format!("umount {mounted}"));
+        gc(&sandbox, &config, &[]).nothing();
+        assert!(sandbox.records("testnet").is_empty(), "{mount}");
     }
 }

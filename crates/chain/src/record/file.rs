@@ -107,15 +107,18 @@ impl RecordFile {
         tracing::warn!(path = %path.display(), %error, "the record can't be written");
     }
 
-    /// Removes the record, and the network's folder with its last record.
-    pub(crate) fn remove(self) {
+    /// Removes the record, and the network's folder with its last record. False if that fails,
+    /// which is logged.
+    pub(crate) fn remove(self) -> bool {
         let path = self.folder.path_of(&self.name);
-        if let Err(error) = self.folder.remove(&self.name) {
+        let removed = self.folder.remove(&self.name);
+        if let Err(error) = &removed {
             tracing::warn!(path = %path.display(), %error, "the record can't be removed");
         }
         if let Some(folder) = path.parent() {
             let _ = fs::remove_dir(folder);
         }
+        removed.is_ok()
     }
 }
 

@@ -57,12 +57,6 @@ impl Records {
         }
     }
 
-    /// True if the file of an attachment's record is known not to be one: it is a folder, a
-    /// pipe, a link.
-    pub(crate) fn is_no_record(&self, attachment: &Attachment) -> bool {
-        fs::symlink_metadata(self.file(attachment)).is_ok_and(|metadata| !metadata.is_file())
-    }
-
     /// Opens the file of a record without waiting for its lock. A missing one is made.
     ///
     /// # Errors

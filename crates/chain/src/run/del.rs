@@ -44,12 +44,13 @@ impl Chain<'_> {
             }
         };
         let failed = self.del_with(attachment, self.config, environment);
-        let failed = failed.unwrap_or_else(|not_begun| vec![not_begun]);
+        let failed = failed.map_or_else(|not_begun| vec![not_begun], |(failed, _)| failed);
         Error::all_as_one(failed).map_err(|error| self.with_record(attachment, error))
     }
 
     /// Runs DEL for an attachment: the delegates of its record, and those that only `today`'s
-    /// configuration names. Returns the errors of the failed ones. `environment` makes the
+    /// configuration names. Returns the errors of the failed ones, and true if there is a record
+    /// nevertheless: something has failed, or the record can't be changed. `environment` makes the
     /// delegates' environment, from the record if there is one.
     ///
     /// # Errors
@@ -61,9 +62,13 @@ impl Chain<'_> {
         attachment: &Attachment,
         today: &NetworkConfig,
         environment: impl FnOnce(Option<&AttachmentRecord>) -> Environment,
-    ) -> Result<Vec<Error>, Error> {
+    ) -> Result<(Vec<Error>, bool), Error> {
+        let mut is_recorded = true;
         let (file, content) = match self.lock_record(attachment, IfMissing::Leave)? {
-            Found::Unusable(error) if error.kind() == io::ErrorKind::NotFound => (None, None),
+            Found::Unusable(error) if error.kind() == io::ErrorKind::NotFound => {
+                is_recorded = false;
+                (None, None)
+            }
             Found::Unusable(error) => {
                 let path = self.records.file(attachment);
                 tracing::warn!(path = %path.display(), %error, "{WITHOUT_A_RECORD}");
@@ -75,9 +80,9 @@ impl Chain<'_> {
         if failed.is_empty()
             && let Some(file) = file
         {
-            file.remove();
+            is_recorded = !file.remove();
         }
-        Ok(failed)
+        Ok((failed, is_recorded))
     }
 
     /// Runs DEL for an attachment whose record is locked, if it has one. The record is not

@@ -72,20 +72,23 @@ impl Chain<'_> {
             let environment =
                 |record: Option<&AttachmentRecord>| self.parameters(&attachment, record);
             match self.del_with(&attachment, &today, environment) {
-                Ok(errors) if errors.is_empty() => continue,
-                Ok(errors) => failed.extend(errors),
+                Ok((errors, is_recorded)) => {
+                    failed.extend(errors);
+                    if !is_recorded {
+                        continue;
+                    }
+                }
                 Err(error) => unknown.push(error),
             }
             remaining.insert(attachment);
         }
         // The specification requires of the runtime that no ADD is running. One that is
-        // running has a record. A file that is no record was logged above.
+        // running has a record.
         match stale() {
             Ok(stale) => unknown.extend(
                 stale
                     .iter()
                     .filter(|attachment| !remaining.contains(attachment))
-                    .filter(|attachment| !self.records.is_no_record(attachment))
                     .map(has_begun),
             ),
             Err(error) if unknown.is_empty() => unknown.push(unreadable(error)),
