@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::str::FromStr;
 
+use strum::VariantNames;
+
 use crate::{Args, Attachment, Command, Environment, Error, InvalidName};
 
 /// A command with the parameters that the specification requires for it.
@@ -41,7 +43,7 @@ impl Request {
         let command = command.parse().map_err(|_| {
             Error::environment(format!(
                 "CNI_COMMAND: {command:?} is unknown; known are {}",
-                Command::ALL.map(Command::as_str).join(", ")
+                Command::VARIANTS.join(", ")
             ))
         })?;
         match command {
@@ -165,7 +167,7 @@ mod tests {
 
     #[test]
     fn each_variable_is_required_exactly_where_the_specification_requires_it() {
-        for command in Command::ALL {
+        for &command in Command::ALL {
             for (missing, _) in FULL {
                 for value in [None, Some("")] {
                     let mut vars: Vec<_> = FULL

@@ -1,11 +1,12 @@
 //! Commands of the CNI protocol: the values of `CNI_COMMAND`.
 
-use std::fmt;
-use std::str::FromStr;
+use strum::{Display, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 use crate::SpecVersion;
 
 /// The value of `CNI_COMMAND`.
+#[derive(Display, EnumString, IntoStaticStr, VariantArray, VariantNames)]
+#[strum(serialize_all = "UPPERCASE")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
     /// Add a container to the network.
@@ -24,25 +25,11 @@ pub enum Command {
 
 impl Command {
     /// All of them.
-    pub const ALL: [Self; 6] = [
-        Self::Add,
-        Self::Del,
-        Self::Check,
-        Self::Gc,
-        Self::Status,
-        Self::Version,
-    ];
+    pub const ALL: &[Self] = <Self as VariantArray>::VARIANTS;
 
     /// As `CNI_COMMAND` spells it: `ADD`.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Add => "ADD",
-            Self::Del => "DEL",
-            Self::Check => "CHECK",
-            Self::Gc => "GC",
-            Self::Status => "STATUS",
-            Self::Version => "VERSION",
-        }
+        self.into()
     }
 
     /// The oldest supported version of the specification that knows the command.
@@ -55,34 +42,13 @@ impl Command {
     }
 }
 
-impl fmt::Display for Command {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Command {
-    type Err = UnknownCommand;
-
-    fn from_str(text: &str) -> Result<Self, UnknownCommand> {
-        Self::ALL
-            .into_iter()
-            .find(|command| command.as_str() == text)
-            .ok_or(UnknownCommand)
-    }
-}
-
-/// The text names no [`Command`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownCommand;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_command_reads_back_as_itself() {
-        for command in Command::ALL {
+        for &command in Command::ALL {
             assert_eq!(command.as_str().parse(), Ok(command));
         }
     }
@@ -90,7 +56,11 @@ mod tests {
     #[test]
     fn commands_are_upper_case() {
         for text in ["", "add", "Add", "ADD ", "UPDATE"] {
-            assert_eq!(text.parse::<Command>(), Err(UnknownCommand), "{text:?}");
+            assert_eq!(
+                text.parse::<Command>(),
+                Err(strum::ParseError::VariantNotFound),
+                "{text:?}"
+            );
         }
     }
 }

@@ -201,7 +201,7 @@ fn version(object: &Object) -> Result<SpecVersion, Error> {
             code::INCOMPATIBLE_VERSION,
             format!("cniVersion: {text:?} is not supported"),
         )
-        .with_details(format!("supported: {}", SpecVersion::list()))
+        .with_details(format!("supported: {}", SpecVersion::NAMES.join(", ")))
     })
 }
 

@@ -20,7 +20,7 @@ mod version;
 pub use args::Args;
 pub use call::Request;
 pub use cancellation::Cancellation;
-pub use command::{Command, UnknownCommand};
+pub use command::Command;
 pub use config::NetworkConfig;
 pub use environment::{CHAIN_CALL, Environment, ROLLBACK};
 pub use error::{Error, code};
@@ -34,4 +34,4 @@ pub use plugin::{About, Call, Deliver, LinkedOutput, LinkedPlugin, Plugin, Reply
 pub use result::{Dns, IpConfig, IpamResult};
 pub use secrets::without_secrets;
 pub use trace::{TRACEPARENT, TraceContext};
-pub use version::{SpecVersion, UnknownVersion};
+pub use version::SpecVersion;

@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn a_result_is_written_in_the_shape_of_every_version() {
         let old = r#"{"cniVersion":"0.3.1","ips":[{"version":"6","address":"fd00::2/64"}]}"#;
-        for version in SpecVersion::ALL {
+        for &version in SpecVersion::ALL {
             let family = if version < SpecVersion::V1_0_0 {
                 r#""version":"6","#
             } else {

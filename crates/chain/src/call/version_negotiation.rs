@@ -130,11 +130,10 @@ mod tests {
 
     impl Old {
         fn up_to(newest: SpecVersion) -> Self {
-            let supported = SpecVersion::ALL
-                .into_iter()
-                .filter(|version| *version <= newest);
+            let supported = SpecVersion::ALL.iter();
+            let supported = supported.filter(|version| **version <= newest);
             Self {
-                supported: supported.map(SpecVersion::as_str).collect(),
+                supported: supported.map(|version| version.as_str()).collect(),
                 log: Vec::new(),
             }
         }

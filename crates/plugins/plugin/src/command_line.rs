@@ -52,6 +52,6 @@ pub(crate) fn usage(about: About) -> String {
          Use: a container runtime runs it, with CNI_COMMAND set and the network \
          configuration on stdin: CNI_COMMAND=VERSION {name} </dev/null\n",
         version(about),
-        SpecVersion::list()
+        SpecVersion::NAMES.join(", ")
     )
 }

@@ -368,7 +368,7 @@ fn supported_versions(stdin: &[u8]) -> Vec<u8> {
     );
     let answer = json!({
         "cniVersion": asked_with,
-        "supportedVersions": SpecVersion::ALL.map(SpecVersion::as_str),
+        "supportedVersions": SpecVersion::NAMES,
     });
     format!("{answer}\n").into_bytes()
 }
