@@ -127,6 +127,14 @@ impl Network {
         configs.flat_map(of_config)
     }
 
+    /// True if an endpoint, or without one the network itself, has this address.
+    pub(crate) fn has(&self, endpoint: Option<&Endpoint>, ip: IpAddr) -> bool {
+        match endpoint {
+            Some(endpoint) => endpoint.ips().any(|other| other == ip),
+            None => self.ips().any(|other| other == ip),
+        }
+    }
+
     /// True if this is a subnet of the network.
     pub(crate) fn has_subnet(&self, subnet: IpNet) -> bool {
         let mut configs = self.ipam.config.iter();

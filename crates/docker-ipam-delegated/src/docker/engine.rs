@@ -67,40 +67,8 @@ impl Engine {
         Self(networks)
     }
 
-    /// Docker's names of the network, and of the container, that has this address of this
-    /// subnet; `None` if none has it.
-    pub fn user_of(&self, subnet: IpNet, ip: IpAddr) -> Option<User> {
-        self.user(|network, endpoint| {
-            (network.is_lost || network.has_subnet(subnet)) && has(network, endpoint, ip)
-        })
-    }
-
-    /// Docker's names of a network, and of the container, that has this address, whatever
-    /// the subnet.
-    pub fn user_of_address(&self, ip: IpAddr) -> Option<User> {
-        self.user(|network, endpoint| has(network, endpoint, ip))
-    }
-
-    /// Docker's names of the network and the container of an endpoint.
-    pub fn user_of_endpoint(&self, id: &str) -> Option<User> {
-        self.user(|_, endpoint| endpoint.is_some_and(|endpoint| endpoint.endpoint_id == id))
-    }
-
-    /// Docker's name of the network of this ID.
-    pub fn user_of_network(&self, id: &str) -> Option<User> {
-        self.user(|network, _| network.id == id)
-    }
-
-    /// Docker's name of a network that has this subnet, or of a container that runs in a lost
-    /// network and needs the subnet.
-    pub fn user_of_subnet(&self, subnet: IpNet) -> Option<User> {
-        self.user(|network, _| {
-            network.has_subnet(subnet) || network.is_lost && network.has_address_in(subnet)
-        })
-    }
-
     /// True if every network that has this subnet names a gateway. A lost network doesn't.
-    pub fn names_gateways(&self, subnet: IpNet) -> bool {
+    pub(crate) fn names_gateways(&self, subnet: IpNet) -> bool {
         let mut lost = self.0.iter().filter(|network| network.is_lost);
         if lost.any(|network| network.has_address_in(subnet)) {
             return false;
@@ -121,7 +89,10 @@ impl Engine {
 
     /// The first match: a network itself, without an endpoint, comes before its containers. A lost
     /// network has only its container.
-    fn user(&self, is_meant: impl Fn(&Network, Option<&Endpoint>) -> bool) -> Option<User> {
+    pub(crate) fn user(
+        &self,
+        is_meant: impl Fn(&Network, Option<&Endpoint>) -> bool,
+    ) -> Option<User> {
         self.0.iter().find_map(|network| {
             let own = (!network.is_lost).then_some(None);
             let mut users = own.into_iter().chain(network.containers.values().map(Some));
@@ -131,14 +102,6 @@ impl Engine {
                 container: found.map(|endpoint| endpoint.name.clone()),
             })
         })
-    }
-}
-
-/// True if an endpoint, or without one the network itself, has this address.
-fn has(network: &Network, endpoint: Option<&Endpoint>, ip: IpAddr) -> bool {
-    match endpoint {
-        Some(endpoint) => endpoint.ips().any(|other| other == ip),
-        None => network.ips().any(|other| other == ip),
     }
 }
 

@@ -40,20 +40,30 @@ pub enum Verdict {
 /// Judges one thing by Docker's answer.
 pub fn judge(held: Held<'_>, docker: &Engine) -> Verdict {
     let found = match held {
-        Held::Pool(subnet) => docker.user_of_subnet(subnet),
-        Held::Gateway(subnet, ip) => {
-            let user = docker.user_of(subnet, ip);
-            // Docker shows a gateway only if the user has chosen it.
-            if user.is_none() && !docker.names_gateways(subnet) {
-                return Verdict::Unknown("Docker doesn't name the gateway of its network");
-            }
-            user
+        // A lost network shows no subnet, and its containers need theirs.
+        Held::Pool(subnet) => docker.user(|network, _| {
+            network.has_subnet(subnet) || network.is_lost && network.has_address_in(subnet)
+        }),
+        Held::Gateway(subnet, ip) | Held::Address(subnet, ip) => {
+            docker.user(|network, endpoint| {
+                (network.is_lost || network.has_subnet(subnet)) && network.has(endpoint, ip)
+            })
         }
-        Held::Address(subnet, ip) => docker.user_of(subnet, ip),
         Held::Attachment([]) => return Verdict::Unknown("its address isn't known"),
-        Held::Attachment(ips) => ips.iter().find_map(|ip| docker.user_of_address(*ip)),
-        Held::Network(id) => docker.user_of_network(id),
-        Held::Endpoint(id) => docker.user_of_endpoint(id),
+        Held::Attachment(ips) => {
+            docker.user(|network, endpoint| ips.iter().any(|ip| network.has(endpoint, *ip)))
+        }
+        Held::Network(id) => docker.user(|network, _| network.id == id),
+        Held::Endpoint(id) => {
+            docker.user(|_, endpoint| endpoint.is_some_and(|endpoint| endpoint.endpoint_id == id))
+        }
     };
-    found.map_or(Verdict::Lost, Verdict::InUse)
+    match (found, held) {
+        (Some(user), _) => Verdict::InUse(user),
+        // Docker shows a gateway only if the user has chosen it.
+        (None, Held::Gateway(subnet, _)) if !docker.names_gateways(subnet) => {
+            Verdict::Unknown("Docker doesn't name the gateway of its network")
+        }
+        (None, _) => Verdict::Lost,
+    }
 }

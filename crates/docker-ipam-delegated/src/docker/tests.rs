@@ -36,18 +36,24 @@ fn read(networks: &[&str], running: &[&str]) -> Engine {
     Engine::new(networks.collect(), running.collect())
 }
 
-fn named(user: &User) -> String {
-    let container = user.container.iter().map(|name| format!("/{name}"));
-    user.network.clone() + &container.collect::<String>()
+/// Docker's names of the user of a thing; `None` if Docker doesn't have it.
+fn user(held: Held<'_>, docker: &Engine) -> Option<String> {
+    match judge(held, docker) {
+        Verdict::InUse(User { network, container }) => {
+            let container = container.iter().map(|name| format!("/{name}"));
+            Some(network + &container.collect::<String>())
+        }
+        _ => None,
+    }
 }
 
-fn user(subnet: &str, ip: &str) -> Option<String> {
-    let (subnet, ip) = (subnet.parse().unwrap(), ip.parse().unwrap());
-    engine().user_of(subnet, ip).map(|user| named(&user))
+fn address<'a>(subnet: &str, ip: &str) -> Held<'a> {
+    Held::Address(subnet.parse().unwrap(), ip.parse().unwrap())
 }
 
 #[test]
 fn an_address_is_a_containers_or_the_networks_own() {
+    let user = |subnet, ip| user(address(subnet, ip), &engine());
     let v4 = "10.88.0.0/16";
     assert_eq!(user(v4, "10.88.0.2").as_deref(), Some("shop/web-1"));
     assert_eq!(
@@ -65,18 +71,13 @@ fn an_address_is_a_containers_or_the_networks_own() {
 #[test]
 fn a_subnet_that_was_given_with_host_bits_is_the_same() {
     let engine = read(&[&SHOP.replace("10.88.0.0/16", "10.88.0.1/16")], &[]);
-    let subnet = "10.88.0.0/16".parse().unwrap();
-    assert!(engine.user_of_subnet(subnet).is_some());
-    assert!(
-        engine
-            .user_of(subnet, "10.88.0.2".parse().unwrap())
-            .is_some()
-    );
+    assert!(user(Held::Pool("10.88.0.0/16".parse().unwrap()), &engine).is_some());
+    assert!(user(address("10.88.0.0/16", "10.88.0.2"), &engine).is_some());
 }
 
 #[test]
 fn an_endpoint_is_known_by_its_id() {
-    let name = |id: &str| engine().user_of_endpoint(id).map(|user| named(&user));
+    let name = |id: &str| user(Held::Endpoint(id), &engine());
     assert_eq!(name("e1").as_deref(), Some("shop/web-1"));
     assert_eq!(name("e2"), None);
 }
@@ -86,16 +87,13 @@ fn a_running_container_has_its_address_though_docker_has_lost_the_network() {
     let running = r#"{"Names":["/web"],"NetworkSettings":{"Networks":{"lost":{
         "NetworkID":"77","EndpointID":"e7","IPAddress":"10.88.0.7","GlobalIPv6Address":""}}}}"#;
     let engine = read(&[NONE, SHOP], &[running]);
-    let (subnet, ip) = (
-        "10.88.0.0/16".parse().unwrap(),
-        "10.88.0.7".parse().unwrap(),
-    );
-    let of_address = engine.user_of(subnet, ip);
-    assert_eq!(named(&of_address.unwrap()), "lost/web");
-    assert_eq!(named(&engine.user_of_endpoint("e7").unwrap()), "lost/web");
+    let of_address = address("10.88.0.0/16", "10.88.0.7");
+    assert_eq!(user(of_address, &engine).as_deref(), Some("lost/web"));
+    let of_endpoint = Held::Endpoint("e7");
+    assert_eq!(user(of_endpoint, &engine).as_deref(), Some("lost/web"));
     // A listed network's answer names its containers.
     let engine = read(&[NONE, SHOP], &[&running.replace("77", "9a")]);
-    assert!(engine.user_of(subnet, ip).is_none());
+    assert!(user(of_address, &engine).is_none());
 }
 
 #[test]
