@@ -13,7 +13,7 @@ use crate::ipam::ipam_driver::IpamDriver;
 use crate::ipam::live_pool::{Dropped, LivePool};
 use crate::ipam::requests::PoolRequest;
 use crate::lock::lock;
-use crate::state::files::{Line, UNWRITTEN};
+use crate::state::files::{Stage, UNWRITTEN};
 use crate::state::pool::Pool;
 
 impl IpamDriver {
@@ -51,7 +51,7 @@ impl IpamDriver {
         let driver = Arc::clone(self);
         Ok(answer.then(move |is_delivered| {
             if is_delivered {
-                return driver.files.pools.note(&file, &Line::Answered);
+                return driver.files.pools.note(&file, Stage::Answered);
             }
             tracing::warn!(
                 pool = pool.id,
@@ -92,7 +92,7 @@ impl IpamDriver {
         pool: &Arc<LivePool>,
         file: Option<&str>,
     ) -> Option<Vec<Held>> {
-        let note = |file: &str| self.files.pools.note(file, &Line::Ending);
+        let note = |file: &str| self.files.pools.note(file, Stage::Ending);
         let Dropped { files, ended } = pool.drop_reference(file, note)?;
         for file in files {
             self.files.pools.remove(&file);

@@ -32,20 +32,17 @@ pub(crate) fn path(state_dir: &Path) -> PathBuf {
     state_dir.join("memory").join(VERSION)
 }
 
-/// A line of an object's file.
+/// The first line of an object's file.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Line<T> {
+enum First<T> {
     /// The object is made by this line.
     Made(T),
-    /// Docker has the answer to the call that made the object.
-    Answered,
-    /// Docker has given the object back.
-    Ending,
 }
 
-/// Stage of an object, by its file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Stage of an object, and each further line of its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Stage {
     /// It is made, and Docker may not have had the answer.
     Made,
@@ -135,7 +132,7 @@ impl<T: Serialize + DeserializeOwned> Objects<T> {
             .folder
             .create_file(&name, Journal::ACCESS | OFlags::EXCL)?;
         let journal = Journal::new(file);
-        match journal.append(&to_line(&Line::Made(object))) {
+        match journal.append(&to_line(&First::Made(object))) {
             Ok(()) => Ok(name),
             Err(error) => {
                 self.remove(&name);
@@ -147,9 +144,9 @@ impl<T: Serialize + DeserializeOwned> Objects<T> {
     /// Notes that Docker knows of an object, or has given it back. If this can't be written, the
     /// call continues: a release must not need space on the disk, and after the next start, Docker
     /// is asked whether it has the object.
-    pub(crate) fn note(&self, name: &str, line: &Line<T>) {
+    pub(crate) fn note(&self, name: &str, stage: Stage) {
         let file = self.folder.open_file(name, Journal::ACCESS);
-        let appended = file.and_then(|file| Journal::new(file).append(&to_line(line)));
+        let appended = file.and_then(|file| Journal::new(file).append(&to_line(&stage)));
         if let Err(error) = appended {
             let file = self.path_of(name);
             tracing::warn!(%error, file = %file.display(), "can't be written");
@@ -233,16 +230,16 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Vec<(String, 
 }
 
 fn parse<T: DeserializeOwned>(content: &[u8]) -> serde_json::Result<Option<(T, Stage)>> {
-    let mut stored = None;
-    for line in whole_lines(content).split_inclusive(|byte| *byte == b'\n') {
-        stored = Some(match (serde_json::from_slice(line)?, stored) {
-            (Line::Made(object), _) => (object, Stage::Made),
-            (Line::Answered, Some((object, _))) => (object, Stage::Answered),
-            (Line::Ending, Some((object, _))) => (object, Stage::Ending),
-            (_, None) => return Err(serde::de::Error::custom("its first line makes no object")),
-        });
+    let mut lines = whole_lines(content).split_inclusive(|byte| *byte == b'\n');
+    let Some(first) = lines.next() else {
+        return Ok(None);
+    };
+    let First::Made(object) = serde_json::from_slice(first)?;
+    let mut stage = Stage::Made;
+    for line in lines {
+        stage = serde_json::from_slice(line)?;
     }
-    Ok(stored)
+    Ok(Some((object, stage)))
 }
 
 fn to_line<T: Serialize>(line: &T) -> Vec<u8> {
@@ -275,10 +272,8 @@ mod tests {
         let path = objects.path_of(&name);
         let mut before = (String::new(), None);
         for stage in [Stage::Made, Stage::Answered, Stage::Ending] {
-            match stage {
-                Stage::Made => {}
-                Stage::Answered => objects.note(&name, &Line::Answered),
-                Stage::Ending => objects.note(&name, &Line::Ending),
+            if stage != Stage::Made {
+                objects.note(&name, stage);
             }
             assert_eq!(stages(&objects), [(7, stage)]);
             let text = fs::read_to_string(&path).unwrap();
@@ -290,7 +285,7 @@ mod tests {
         }
         // The next line follows whole ones only.
         fs::write(&path, "{\"made\":7}\n\"answ").unwrap();
-        objects.note(&name, &Line::Ending);
+        objects.note(&name, Stage::Ending);
         assert_eq!(stages(&objects), [(7, Stage::Ending)]);
         objects.remove(&name);
         assert!(!path.exists());
