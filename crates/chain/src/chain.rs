@@ -170,11 +170,6 @@ impl<'a> Chain<'a> {
         self
     }
 
-    /// The delegates of the configuration, in order.
-    pub fn delegates(&self) -> &[DelegateName] {
-        &self.settings.delegates
-    }
-
     /// Tells the observer of an event.
     pub(crate) fn tell(&self, event: &Event<'_>) {
         if let Some(observer) = self.observer {

@@ -159,18 +159,6 @@ impl IpConfig {
         self.ip
     }
 
-    /// The length of its subnet's prefix; `None` if the entry has none.
-    pub fn prefix_len(&self) -> Option<u8> {
-        let address: String = self.object.read("", "address").ok()??;
-        address.split_once('/')?.1.parse().ok()
-    }
-
-    /// The gateway of its subnet, if the entry has one.
-    pub fn gateway(&self) -> Option<IpAddr> {
-        let gateway: String = self.object.read("", "gateway").ok()??;
-        gateway.parse().ok()
-    }
-
     fn in_shape(&self, version: SpecVersion) -> Object {
         let mut object = self.object.clone();
         if version.ips_carry_version() {
@@ -283,21 +271,6 @@ mod tests {
             r#""dns":{"x":[0.10],"nameservers":["10.0.0.1"]}}"#
         );
         assert_eq!(rewritten(json, SpecVersion::V1_0_0), json);
-    }
-
-    #[test]
-    fn an_entry_has_the_prefix_and_the_gateway_that_it_says() {
-        let json = r#"{"ips":[{"address":"10.0.0.2/24","gateway":"10.0.0.1"},{"address":"fd00::2","gateway":""}]}"#;
-        let result = read(json).unwrap();
-        let parts: Vec<_> = result
-            .ips
-            .iter()
-            .map(|config| (config.prefix_len(), config.gateway()))
-            .collect();
-        assert_eq!(
-            parts,
-            [(Some(24), Some("10.0.0.1".parse().unwrap())), (None, None)]
-        );
     }
 
     #[test]

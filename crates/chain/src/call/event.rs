@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use cni::{Command, DelegateName, NetworkConfig};
+use cni::{Command, DelegateName};
 use serde_json::value::RawValue;
 
 use crate::call::outcome::Outcome;
@@ -27,8 +27,6 @@ pub enum Event<'a> {
         executable: Option<&'a Path>,
         /// Its `prevResult`, if the chain gives it one.
         prev_result: Option<&'a RawValue>,
-        /// Its configuration, `prevResult` included: its stdin, except for VERSION.
-        config: &'a NetworkConfig,
     },
     /// A delegate has written to stderr.
     Stderr {

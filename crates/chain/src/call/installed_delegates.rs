@@ -140,7 +140,6 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             command: call.command,
             executable: found.executable(),
             prev_result: call.prev_result,
-            config: &call.config,
         });
         let outcome = match &found {
             Found::Linked(plugin, _) => self.call(*plugin, call, &environment),

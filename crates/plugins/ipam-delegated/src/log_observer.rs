@@ -15,7 +15,6 @@ impl Observer for LogObserver {
                 command,
                 executable,
                 prev_result,
-                ..
             } => tracing::debug!(
                 %delegate,
                 asked = %command,
