@@ -18,6 +18,6 @@ pub use call::plugins::{Executable, Plugins};
 pub use call::search_path::SearchPath;
 pub use chain::Chain;
 pub use leftover_processes::Left;
-pub use record::lock_holders::{LockHolder, lock_holders};
+pub use record::lock_holders::lock_holders;
 pub use record::own_record::OwnRecord;
 pub use run::tool_release::{Released, WhenBusy};

@@ -92,8 +92,7 @@ fn held(attachment: &Attachment, file: &RecordFile) -> Error {
         tracing::warn!(%error, "/proc doesn't say who holds the attachment's lock");
         Vec::new()
     });
-    let who: Vec<String> = holders.iter().map(ToString::to_string).collect();
-    let who = match who.as_slice() {
+    let who = match holders.as_slice() {
         [] => "its process is not visible in /proc".to_owned(),
         who => format!("process {}", who.join(", ")),
     };

@@ -1,28 +1,13 @@
 //! Names the processes that hold a file's lock, for a message. Nothing is decided by it.
 
-use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// A process that holds a lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LockHolder {
-    /// Its PID, in the PID namespace of `/proc`.
-    pub pid: u32,
-    /// Its name, as the kernel has it from the executable: at most 15 bytes.
-    pub command: String,
-}
-
-impl fmt::Display for LockHolder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.pid, self.command)
-    }
-}
-
 /// The processes that hold the `flock(2)` lock of an open file, as far as `/proc` shows
-/// them: not those of another user, nor of another PID namespace.
+/// them, not those of another user, nor of another PID namespace: `4711 (dhcp-helper)`, each with
+/// the first 15 bytes of its executable's name.
 ///
 /// Links and small files of `/proc` are read, which waits for no file system and for no
 /// process.
@@ -30,23 +15,21 @@ impl fmt::Display for LockHolder {
 /// # Errors
 ///
 /// An I/O error: `/proc` can't be listed.
-pub fn lock_holders(file: &File) -> io::Result<Vec<LockHolder>> {
+pub fn lock_holders(file: &File) -> io::Result<Vec<String>> {
     let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     let mut holders = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let process = entry?.path();
         let Some(pid) = process
             .file_name()
-            .and_then(|name| name.to_str()?.parse().ok())
+            .and_then(|name| name.to_str()?.parse::<u32>().ok())
         else {
             continue;
         };
         if holds(&process, &path) {
             let command = fs::read(process.join("comm")).unwrap_or_default();
-            holders.push(LockHolder {
-                pid,
-                command: String::from_utf8_lossy(&command).trim_end().to_owned(),
-            });
+            let command = String::from_utf8_lossy(&command);
+            holders.push(format!("{pid} ({})", command.trim_end()));
         }
     }
     Ok(holders)
@@ -73,11 +56,11 @@ mod tests {
         let path = folder.path().join("lock");
         let file = File::create(&path).unwrap();
         let other = File::open(&path).unwrap();
-        assert_eq!(lock_holders(&file).unwrap(), []);
+        assert!(lock_holders(&file).unwrap().is_empty());
         flock(&other, FlockOperation::LockExclusive).unwrap();
         let holders = lock_holders(&file).unwrap();
-        let pids: Vec<u32> = holders.iter().map(|holder| holder.pid).collect();
-        assert_eq!(pids, [std::process::id()]);
-        assert!(!holders[0].command.is_empty());
+        assert_eq!(holders.len(), 1);
+        let pid = format!("{} (", std::process::id());
+        assert!(holders[0].starts_with(&pid) && holders[0].len() > pid.len() + 1);
     }
 }
