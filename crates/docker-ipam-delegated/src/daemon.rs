@@ -2,7 +2,6 @@
 
 pub(crate) mod comparison;
 pub(crate) mod docker_calls;
-mod shutdown;
 mod upkeep;
 
 use std::io;
@@ -16,13 +15,14 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Parser;
 use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::timeout;
 
 use crate::command_line::CommandLine;
 use crate::daemon::docker_calls::Drivers;
 use crate::http::connection::{self, Calls};
-use crate::http::peers;
-use crate::http::socket::Socket;
+use crate::http::socket::{Socket, refused_peer};
 use crate::ipam::ipam_driver::IpamDriver;
 use crate::network::network_driver::NetworkDriver;
 use crate::state::files::Files;
@@ -68,7 +68,7 @@ fn run(arguments: &CommandLine) -> Result<()> {
 }
 
 async fn serve(arguments: &CommandLine, files: Arc<Files>, socket: Socket) -> Result<()> {
-    let mut stop = pin!(shutdown::requested()?);
+    let mut stop = pin!(stop_requested()?);
     let starting = arguments.clone();
     let starting = spawn_blocking(move || start(&starting, files));
     let calls = tokio::select! {
@@ -88,8 +88,8 @@ async fn serve(arguments: &CommandLine, files: Arc<Files>, socket: Socket) -> Re
         };
         match accepted {
             Ok((stream, _)) => {
-                let refused =
-                    peers::refused(stream.peer_cred().map(|credentials| credentials.uid()));
+                let peer = stream.peer_cred().map(|credentials| credentials.uid());
+                let refused = refused_peer(peer);
                 connections.spawn(connection::serve(Arc::clone(&calls), stream, refused));
             }
             Err(error) => {
@@ -102,7 +102,13 @@ async fn serve(arguments: &CommandLine, files: Arc<Files>, socket: Socket) -> Re
     tracing::info!("ending after the calls that are running");
     // No new connection is possible from here on.
     drop((listener, socket));
-    shutdown::finish(connections, Duration::from_secs(arguments.stop_timeout)).await;
+    let all = async { while connections.join_next().await.is_some() {} };
+    if timeout(Duration::from_secs(arguments.stop_timeout), all)
+        .await
+        .is_err()
+    {
+        tracing::warn!("calls are still running; what they did is undone at the next start");
+    }
     Ok(())
 }
 
@@ -125,4 +131,20 @@ fn start(arguments: &CommandLine, files: Arc<Files>) -> Result<Arc<Calls>> {
     let upkeep = drivers.clone();
     named("upkeep").spawn(move || upkeep.keep_up())?;
     Ok(Arc::new(move |path, body| drivers.answer(path, body)))
+}
+
+/// Takes SIGTERM and SIGINT from now on; the future ends with the first one.
+///
+/// # Errors
+///
+/// An I/O error of `sigaction` or of the signals' pipe.
+fn stop_requested() -> io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
 }

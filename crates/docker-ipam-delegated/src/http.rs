@@ -3,6 +3,5 @@
 pub(crate) mod answer;
 pub(crate) mod body;
 pub(crate) mod connection;
-pub(crate) mod peers;
 pub(crate) mod refusal;
 pub(crate) mod socket;

@@ -12,16 +12,12 @@ mod go_json;
 mod http;
 #[cfg(feature = "daemon")]
 mod ipam;
-#[cfg(feature = "daemon")]
-mod jobs;
 pub mod linked_plugins;
-mod lock;
 #[cfg(feature = "daemon")]
 mod network;
 mod pool_filter;
 pub mod state;
-#[cfg(feature = "daemon")]
-mod turns;
+mod threads;
 
 #[cfg(feature = "daemon")]
 pub use daemon::main;

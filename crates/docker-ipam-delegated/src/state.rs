@@ -3,7 +3,6 @@
 pub mod attachment_id;
 pub(crate) mod endpoint;
 pub(crate) mod files;
-pub(crate) mod network;
 pub(crate) mod pool;
 pub(crate) mod record;
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::daemon::docker_calls::Drivers;
-use crate::jobs;
+use crate::threads::run_jobs;
 
 /// Interval of the attempts.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -20,7 +20,7 @@ impl Drivers {
         let networks = Arc::clone(&self.networks);
         let mut jobs = self.retries();
         jobs.push(Box::new(move || networks.collect()));
-        if !jobs::run(jobs, FIRST_ROUND) {
+        if !run_jobs(jobs, FIRST_ROUND) {
             tracing::warn!("releases that an earlier daemon left are still running");
         }
     }
@@ -32,7 +32,7 @@ impl Drivers {
             self.ipam.take_in_unread();
             self.networks.take_in_unread();
             self.ipam.remove_ended_pools();
-            jobs::run(self.retries(), Duration::ZERO);
+            run_jobs(self.retries(), Duration::ZERO);
         }
     }
 

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use crate::http::answer::Answer;
 use crate::http::body;
 use crate::http::refusal::Refusal;
-use crate::lock::lock;
+use crate::threads::lock;
 
 /// The largest body, in bytes.
 const LARGEST: usize = 1 << 20;

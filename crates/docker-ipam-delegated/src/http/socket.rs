@@ -1,4 +1,4 @@
-//! The socket: one that systemd hands over, or one that the daemon makes.
+//! The socket, one that systemd hands over or one that the daemon makes; and who may call.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use listenfd::ListenFd;
 use rustix::fs::Mode;
-use rustix::process::umask;
+use rustix::process::{geteuid, umask};
 use state_files::FileId;
+
+use crate::http::refusal::Refusal;
 
 /// A listening socket. If the daemon made its file, the file is removed on drop.
 pub(crate) struct Socket {
@@ -77,4 +79,14 @@ fn make(path: &Path) -> Result<Socket> {
 
 fn id_of(path: &Path) -> io::Result<FileId> {
     Ok(FileId::from(&fs::symlink_metadata(path)?))
+}
+
+/// The reason why a peer may not call: it is neither root nor the daemon's own user.
+pub(crate) fn refused_peer(peer: io::Result<u32>) -> Option<Refusal> {
+    let why = match peer {
+        Ok(user) if user == 0 || user == geteuid().as_raw() => return None,
+        Ok(user) => format!("user {user} may not call: only root may"),
+        Err(error) => format!("the caller's user is not known: {error}"),
+    };
+    Some(Refusal::new(403, why))
 }

@@ -8,11 +8,10 @@ use cni::{ContainerId, IpConfig, IpamResult};
 use serde_json::json;
 
 use crate::http::answer::Answer;
-use crate::ipam::gateway::refuse_gateway;
 use crate::ipam::held::{Held, Holder};
-use crate::ipam::ipam_bodies::{OfAddress, Options};
 use crate::ipam::ipam_driver::IpamDriver;
 use crate::ipam::live_pool::LivePool;
+use crate::ipam::requests::{OfAddress, Options, refuse_gateway};
 use crate::ipam::{chain_config, facts, requests};
 use crate::state::files::UNWRITTEN;
 use crate::state::pool::Gateway;

@@ -8,10 +8,9 @@ use cni::{
 use ipam::{IpNet, Range, pools_of_result};
 
 use crate::ipam::chain_config::of_question;
-use crate::ipam::delegate_log::DelegateLog;
 use crate::ipam::facts::cni_args;
 use crate::ipam::live_pool::LivePool;
-use crate::ipam::plugin_environment::for_plugins;
+use crate::ipam::plugins::{DelegateLog, for_plugins};
 use crate::linked_plugins::LINKED;
 use crate::pool_filter::ranges;
 use crate::state::pool::{Facts, PoolChain};

@@ -3,7 +3,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::ipam::ipam_bodies::Options;
+use crate::ipam::requests::Options;
 use crate::state::pool::Facts;
 
 /// The option that names the network configuration. It is no fact.

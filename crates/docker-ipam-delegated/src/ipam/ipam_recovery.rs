@@ -16,11 +16,11 @@ use crate::ipam::held::{Held, Holder, Standing};
 use crate::ipam::ipam_driver::IpamDriver;
 use crate::ipam::ipam_settling::Forgotten;
 use crate::ipam::live_pool::LivePool;
-use crate::lock::lock;
 use crate::state::files::{Stage, Stored};
 use crate::state::pool::{Gateway, Pool};
 use crate::state::record::{RecordedAddress, is_address, read_all};
 use crate::state::unread::Unread;
+use crate::threads::lock;
 
 /// A folder of records, and the name of the network in it.
 type Records = (PathBuf, NetworkName);
@@ -202,11 +202,7 @@ impl IpamDriver {
 
     /// Tries again to take in the files that could not be read, if there are any.
     pub(crate) fn take_in_unread(&self) {
-        if !self.unread.is_empty()
-            && let Err(error) = self.take_in()
-        {
-            tracing::warn!(%error, "the daemon's files can't be read");
-        }
+        self.unread.try_again(|| self.take_in());
     }
 
     /// Refuses to give anything new as long as a file in this folder can't be read: the file may

@@ -10,9 +10,8 @@ use anyhow::{Result, ensure};
 use cni::{ContainerId, Error, NetworkName};
 
 use crate::ipam::held::{Held, Holder, Standing};
-use crate::lock::lock;
 use crate::state::pool::{Pool, PoolChain};
-use crate::turns::Turns;
+use crate::threads::{Turns, lock};
 
 /// Chains that run for one pool at once. More of them would wait for the same locks, and a pool
 /// with hanging delegates must not keep other pools waiting.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::ipam::live_pool::LivePool;
-use crate::lock::lock;
+use crate::threads::lock;
 
 /// All pools: those that Docker has, and those that have ended and are still needed.
 #[derive(Default)]

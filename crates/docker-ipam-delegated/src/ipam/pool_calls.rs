@@ -8,13 +8,12 @@ use serde_json::json;
 use crate::http::answer::Answer;
 use crate::http::refusal::message;
 use crate::ipam::held::Held;
-use crate::ipam::ipam_bodies::{self, ReleasePool};
 use crate::ipam::ipam_driver::IpamDriver;
 use crate::ipam::live_pool::{Dropped, LivePool};
-use crate::ipam::requests::PoolRequest;
-use crate::lock::lock;
+use crate::ipam::requests::{PoolRequest, ReleasePool, RequestPool};
 use crate::state::files::{Stage, UNWRITTEN};
 use crate::state::pool::Pool;
+use crate::threads::lock;
 
 impl IpamDriver {
     /// `RequestPool`.
@@ -22,10 +21,7 @@ impl IpamDriver {
     /// # Errors
     ///
     /// The request is wrong, or there is no such pool.
-    pub(crate) fn request_pool(
-        self: &Arc<Self>,
-        request: ipam_bodies::RequestPool,
-    ) -> Result<Answer> {
+    pub(crate) fn request_pool(self: &Arc<Self>, request: RequestPool) -> Result<Answer> {
         let request = PoolRequest::read(request)?;
         self.refuse_unread(&self.files.pools.path)?;
         let chosen = self.choose(&request)?;

@@ -10,8 +10,8 @@ use crate::ipam::conflists;
 use crate::ipam::host_routes;
 use crate::ipam::ipam_driver::IpamDriver;
 use crate::ipam::requests::PoolRequest;
-use crate::lock::lock;
 use crate::state::pool::{Pool, whole};
+use crate::threads::lock;
 
 /// A pool for a request, not yet compared with the other pools.
 pub(crate) struct Choice {

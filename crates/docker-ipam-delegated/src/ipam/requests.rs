@@ -1,14 +1,51 @@
-//! Docker's requests for pools and addresses, parsed.
+//! Docker's requests for pools and addresses: their bodies, in which a missing text is empty, and
+//! their values.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail, ensure};
 use cni::NetworkName;
 use ipam::IpNet;
+use serde::Deserialize;
 
 use crate::ipam::facts;
-use crate::ipam::ipam_bodies;
-use crate::state::pool::Facts;
+use crate::state::pool::{Facts, Pool, whole};
+
+/// Options, as Docker passes them on.
+pub(crate) type Options = BTreeMap<String, String>;
+
+/// Body of `IpamDriver.RequestPool`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(crate) struct RequestPool {
+    pub(crate) address_space: String,
+    pub(crate) pool: String,
+    pub(crate) sub_pool: String,
+    pub(crate) options: Options,
+    pub(crate) v6: bool,
+}
+
+/// Body of `IpamDriver.ReleasePool`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ReleasePool {
+    #[serde(rename = "PoolID")]
+    pub(crate) pool_id: String,
+    /// The name of the file of the reference to drop. Only `ipamctl` sends it, not Docker.
+    #[serde(rename = "Reference", default)]
+    pub(crate) reference: Option<String>,
+}
+
+/// Body of `IpamDriver.RequestAddress` and `IpamDriver.ReleaseAddress`; a release has no options.
+#[derive(Debug, Deserialize)]
+pub(crate) struct OfAddress {
+    #[serde(rename = "PoolID")]
+    pub(crate) pool_id: String,
+    #[serde(rename = "Address", default)]
+    pub(crate) address: String,
+    #[serde(rename = "Options", default)]
+    pub(crate) options: Options,
+}
 
 /// A request for a pool.
 #[derive(Debug)]
@@ -31,7 +68,7 @@ impl PoolRequest {
     /// # Errors
     ///
     /// A wrong value, named with its key.
-    pub(crate) fn read(request: ipam_bodies::RequestPool) -> Result<Self> {
+    pub(crate) fn read(request: RequestPool) -> Result<Self> {
         let space = request.address_space;
         ensure!(!space.is_empty(), "AddressSpace is missing");
         let subnet = match (request.pool.as_str(), request.sub_pool.as_str()) {
@@ -83,6 +120,35 @@ pub(crate) fn address(text: &str, subnet: IpNet) -> Result<Option<IpAddr>> {
     let is_inside = subnet.contains(&ip);
     ensure!(is_inside, "Address: {ip} is not in the pool {subnet}");
     Ok(Some(ip))
+}
+
+/// Refuses a gateway that is the network's own address or the broadcast address of the
+/// subnet, as Docker's own IPAM driver does, and one that leaves no address in the
+/// sub-pool.
+///
+/// # Errors
+///
+/// The reason, naming the address.
+pub(crate) fn refuse_gateway(pool: &Pool, gateway: IpAddr) -> Result<()> {
+    let subnet = pool.subnet;
+    ensure!(
+        gateway != subnet.network(),
+        "Address: {gateway} is the network's own address of {subnet}; it can't be the gateway"
+    );
+    // IPv6 has no broadcast.
+    ensure!(
+        gateway.is_ipv6() || gateway != subnet.broadcast(),
+        "Address: {gateway} is the broadcast address of {subnet}; it can't be the gateway"
+    );
+    if let Some(range) = pool.range {
+        let left = whole(subnet)?.addresses().intersection(range.into());
+        ensure!(
+            left.is_none_or(|left| left.size() > 1 || !left.contains(gateway)),
+            "Address: {gateway} is the only address of the SubPool {range}; as the gateway, it \
+             leaves none for containers: --gateway or --ip-range must be another"
+        );
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -149,5 +215,53 @@ mod tests {
             address("10.2.0.1").unwrap_err(),
             "Address: 10.2.0.1 is not in the pool 10.1.0.0/16"
         );
+    }
+
+    #[test]
+    fn a_gateway_is_a_hosts_address_and_leaves_one_for_a_container() {
+        let refused = |range: Option<&str>, gateway: &str| {
+            let subnet = if gateway.contains(':') {
+                "fd00::/64"
+            } else {
+                "10.1.0.0/24"
+            };
+            let gateway = gateway.parse().unwrap();
+            let range = range.map(|text| text.parse().unwrap());
+            let pool = Pool {
+                range,
+                ..Pool::example(subnet)
+            };
+            let refused = refuse_gateway(&pool, gateway);
+            refused
+                .err()
+                .map_or_else(String::new, |why| why.to_string())
+        };
+        for (range, gateway, why) in [
+            (None, "10.1.0.0", "10.1.0.0 is the network's own address"),
+            (None, "10.1.0.255", "10.1.0.255 is the broadcast address"),
+            (None, "fd00::", "fd00:: is the network's own address"),
+            (
+                Some("10.1.0.7/32"),
+                "10.1.0.7",
+                "10.1.0.7 is the only address of the SubPool 10.1.0.7/32",
+            ),
+            // Its other address is the network's own.
+            (
+                Some("10.1.0.0/31"),
+                "10.1.0.1",
+                "10.1.0.1 is the only address of the SubPool 10.1.0.0/31",
+            ),
+        ] {
+            let said = refused(range, gateway);
+            assert!(said.contains(why), "{gateway}: {said}");
+        }
+        for (range, gateway) in [
+            (None, "10.1.0.254"),
+            (None, "fd00::ffff:ffff:ffff:ffff"),
+            (Some("10.1.0.7/32"), "10.1.0.1"),
+            (Some("10.1.0.2/31"), "10.1.0.2"),
+        ] {
+            assert_eq!(refused(range, gateway), "", "{gateway}");
+        }
     }
 }

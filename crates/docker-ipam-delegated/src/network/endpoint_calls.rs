@@ -11,7 +11,6 @@ use serde_json::json;
 use crate::http::answer::Answer;
 use crate::http::refusal::message;
 use crate::ipam::conflists;
-use crate::lock::lock;
 use crate::network::cni_result::CniResult;
 use crate::network::endpoint_answers::{joined, offered};
 use crate::network::live_endpoints::LiveEndpoint;
@@ -24,6 +23,7 @@ use crate::state::endpoint::Endpoint;
 use crate::state::files::UNWRITTEN;
 use crate::state::pool::network_config;
 use crate::state::record::CallerLine;
+use crate::threads::lock;
 
 impl NetworkDriver {
     /// `CreateEndpoint`.

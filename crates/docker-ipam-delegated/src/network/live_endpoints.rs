@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use crate::lock::lock;
 use crate::state::endpoint::Endpoint;
+use crate::threads::lock;
 
 /// An endpoint that is being made, exists, or is being undone.
 #[derive(Clone, Debug)]

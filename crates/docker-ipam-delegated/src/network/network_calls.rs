@@ -9,11 +9,11 @@ use serde_json::Value;
 use crate::http::answer::Answer;
 use crate::ipam::conflists;
 use crate::ipam::facts;
-use crate::lock::lock;
 use crate::network::network_bodies::{CreateNetwork, OfNetwork, Subnet};
 use crate::network::network_driver::{LiveNetwork, NetworkDriver};
+use crate::state::endpoint::Network;
 use crate::state::files::UNWRITTEN;
-use crate::state::network::Network;
+use crate::threads::lock;
 
 /// The option that holds the driver's own options (`netlabel.GenericData`).
 const OPTIONS: &str = "com.docker.network.generic";

@@ -9,14 +9,13 @@ use anyhow::{Context, Result};
 use cni::Environment;
 
 use crate::command_line::CommandLine;
-use crate::ipam::plugin_environment::for_plugins;
-use crate::lock::lock;
+use crate::ipam::plugins::for_plugins;
 use crate::network::live_endpoints::LiveEndpoints;
 use crate::state::endpoint;
+use crate::state::endpoint::Network;
 use crate::state::files::Files;
-use crate::state::network::Network;
 use crate::state::unread::UnreadFiles;
-use crate::turns::Turns;
+use crate::threads::{Turns, lock};
 
 /// Calls of this driver at once: each may start processes.
 const CALLS_AT_ONCE: usize = 32;

@@ -5,11 +5,11 @@ use std::io;
 
 use chain::record::{RecordState, networks};
 
-use crate::lock::lock;
 use crate::network::live_endpoints::LiveEndpoint;
 use crate::network::network_driver::{LiveNetwork, NetworkDriver};
 use crate::state::endpoint::endpoint;
 use crate::state::record;
+use crate::threads::lock;
 
 impl NetworkDriver {
     /// Takes in new files and records: at the start all, later those that could not be read before.
@@ -62,10 +62,6 @@ impl NetworkDriver {
 
     /// Tries again to take in the files that could not be read, if there are any.
     pub(crate) fn take_in_unread(&self) {
-        if !self.unread.is_empty()
-            && let Err(error) = self.take_in()
-        {
-            tracing::warn!(%error, "the files of networks and endpoints can't be read");
-        }
+        self.unread.try_again(|| self.take_in());
     }
 }

@@ -9,9 +9,9 @@ use ipam::IpNet;
 
 use crate::docker::engine::Engine;
 use crate::docker::judgement::{Held, Verdict, judge};
-use crate::lock::lock;
 use crate::network::live_endpoints::LiveEndpoint;
 use crate::network::network_driver::NetworkDriver;
+use crate::threads::lock;
 
 impl NetworkDriver {
     /// The addresses of endpoints that are being made, or were made after this time. Docker lists

@@ -7,8 +7,7 @@ use ipam::IpNet;
 use crate::ipam::facts;
 use crate::network::namespaces::Namespace;
 use crate::network::network_bodies::Interface;
-use crate::state::endpoint::Endpoint;
-use crate::state::network::Network;
+use crate::state::endpoint::{Endpoint, Network};
 use crate::state::record::Plugged;
 
 /// The endpoint of this ID in a network, with this network configuration.

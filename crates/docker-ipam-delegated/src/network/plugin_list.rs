@@ -10,7 +10,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::http::refusal::message;
-use crate::ipam::delegate_log::DelegateLog;
+use crate::ipam::plugins::DelegateLog;
 use crate::network::namespaces::is_there;
 use crate::state::endpoint::Endpoint;
 use crate::state::pool::network_config;

@@ -14,14 +14,13 @@ use anyhow::Result;
 use state_files::is_namespace;
 
 use crate::http::refusal::message;
-use crate::jobs;
-use crate::lock::lock;
 use crate::network::cni_result::CniResult;
 use crate::network::live_endpoints::LiveEndpoint;
 use crate::network::namespaces::{Namespace, is_on_host};
 use crate::network::network_driver::NetworkDriver;
 use crate::network::plugin_list;
 use crate::state::endpoint::Endpoint;
+use crate::threads::{lock, run_jobs};
 
 /// The longest that a call waits until stale endpoints are undone. The undo continues after that.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -48,7 +47,7 @@ impl NetworkDriver {
                 }
             }
         });
-        if !jobs::run(jobs, PATIENCE) {
+        if !run_jobs(jobs, PATIENCE) {
             tracing::warn!("stale endpoints are still being undone");
         }
     }

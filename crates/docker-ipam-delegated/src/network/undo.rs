@@ -5,12 +5,12 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use crate::http::refusal::message;
-use crate::lock::lock;
 use crate::network::live_endpoints::LiveEndpoint;
 use crate::network::namespaces::Namespace;
 use crate::network::network_driver::NetworkDriver;
 use crate::network::plugin_list;
 use crate::state::endpoint::Endpoint;
+use crate::threads::lock;
 
 impl NetworkDriver {
     /// Undoes the endpoint of this ID, if it exists, after the call that works on it.

@@ -1,13 +1,30 @@
-//! An endpoint of the network driver, and its record.
+//! A network of the network driver, and an endpoint with its record, as they are remembered.
 
 use std::path::{Path, PathBuf};
 
 use chain::record::AttachmentRecord;
 use cni::NetworkConfig;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::state::attachment_id::PREFIX;
+use crate::state::pool::Facts;
 use crate::state::record::{CallerLine, Plugged};
+
+/// A network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Network {
+    /// Docker's ID.
+    pub(crate) id: String,
+    /// The name of the network configuration.
+    pub(crate) conflist: String,
+    /// The other options.
+    pub(crate) facts: Facts,
+    /// Gateways of Docker's own subnets.
+    pub(crate) gateways: Vec<String>,
+    /// True if its containers get no default route (`--internal`).
+    pub(crate) is_internal: bool,
+}
 
 /// An endpoint.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use state_files::{Journal, StateFolder, names_in, whole_lines};
 
 use crate::state::attachment_id::Names;
-use crate::state::network::Network;
+use crate::state::endpoint::Network;
 use crate::state::pool::{Gateway, Pool};
 use crate::state::unread::Unread;
 use crate::state::version::{VERSION, refuse_others};

@@ -1,9 +1,10 @@
 //! Files and folders of an earlier daemon that can't be read: they are kept, and tried again.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use crate::lock::lock;
+use crate::threads::lock;
 
 /// A file or folder that can't be read, with the reason.
 pub(crate) type Unread = (PathBuf, String);
@@ -24,9 +25,12 @@ impl UnreadFiles {
         *unread = now;
     }
 
-    /// True if all files could be read.
-    pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.0).is_empty()
+    /// Calls `take_in` to read the files again, if there are any.
+    pub(crate) fn try_again<T>(&self, take_in: impl FnOnce() -> io::Result<T>) {
+        let is_empty = lock(&self.0).is_empty();
+        if !is_empty && let Err(error) = take_in() {
+            tracing::warn!(%error, "the daemon's files can't be read");
+        }
     }
 
     /// The first file in this folder that can't be read.
