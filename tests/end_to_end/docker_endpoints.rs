@@ -14,9 +14,6 @@ use crate::waiting::wait_for;
 const ENDPOINT: &str = "5760cf34a9e386f9d1f989b17bb20bccbf30aab6ee9adaf58a7217d3c6ad734c";
 const OUTSIDE: &str = "cni5760cf34a9e3";
 
-/// The namespace that it joins.
-const SANDBOX: &str = "/run/docker-exec/netns/1352753ab163";
-
 /// A node, and a sandbox with the network configuration `web`; nothing is running.
 pub(crate) fn node() -> Option<(Node, Sandbox)> {
     let node = Node::try_new()
@@ -195,55 +192,6 @@ fn a_network_that_is_deleted_takes_its_endpoints_with_it() {
     let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
     assert_eq!(left(&node).len(), 3);
     call(&daemon, "DeleteNetwork");
-    assert_nothing_left(&node, &sandbox, "");
-}
-
-/// Moves the interface of the endpoint into the namespace of its `Join`, as Docker does.
-fn take(node: &Node) {
-    node.sh(&format!(
-        "mkdir -p /run/docker-exec/netns && ip netns add sandbox
-         touch {SANDBOX}
-         mount --bind /run/netns/sandbox {SANDBOX}
-         ip link set {OUTSIDE} netns sandbox"
-    ));
-}
-
-#[test]
-fn an_endpoint_is_undone_once_its_container_is_gone_and_not_before() {
-    needs!("root", "bridge", "/sbin/ip");
-    let Some((node, sandbox)) = node() else {
-        return;
-    };
-    let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
-    for name in ["GetCapabilities", "CreateNetwork", "CreateEndpoint", "Join"] {
-        call(&daemon, name);
-    }
-    // Docker has not moved the interface yet, and another container starts.
-    let other = || {
-        let body = call_of("CreateEndpoint").1.replace(ENDPOINT, "0e");
-        let answer = daemon.try_call("/NetworkDriver.CreateEndpoint", &body);
-        assert!(answer.unwrap().body.get("Err").is_none());
-        let body = call_of("DeleteEndpoint").1.replace(ENDPOINT, "0e");
-        let answer = daemon.try_call("/NetworkDriver.DeleteEndpoint", &body);
-        assert_eq!(answer.unwrap().body, json!({}));
-    };
-    other();
-    assert_eq!(sandbox.reserved("web").len(), 2);
-    take(&node);
-    // An administrator removes the bridge of a running container.
-    node.sh("ip link delete web0");
-    other();
-    // Neither does the daemon see its namespace, as in another mount namespace.
-    node.sh(&format!("umount {SANDBOX} && ip link delete web0"));
-    other();
-    assert_eq!(sandbox.reserved("web").len(), 2);
-    node.sh(&format!("mount --bind /run/netns/sandbox {SANDBOX}"));
-    // A new dockerd also sees that the container runs.
-    call(&daemon, "GetCapabilities");
-    assert_eq!(sandbox.reserved("web").len(), 2);
-    node.sh(&format!("umount {SANDBOX} && ip netns delete sandbox"));
-    wait_for(|| left(&node).len() == 1);
-    other();
     assert_nothing_left(&node, &sandbox, "");
 }
 

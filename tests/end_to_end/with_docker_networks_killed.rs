@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 use crate::with_docker::{addresses, reserved};
 use crate::with_docker_networks::{assert_nothing_left, create, start};
 
+/// What Docker doesn't have is undone this soon after a start of the daemon or of dockerd.
+const SOON: [&str; 1] = ["--unanswered-after=1s"];
+
 /// Kills these processes.
 fn kill(docker: &mut Dockerd, what: &[&str]) {
     for what in what {
@@ -27,20 +30,21 @@ fn start_again(docker: &mut Dockerd, killed: &[&str]) {
         docker.start_containerd();
     }
     if killed != ["dockerd"] {
-        docker.start_daemon();
+        docker.start_daemon_with(&SOON);
     }
     if killed != ["daemon"] {
         docker.start_dockerd();
     }
 }
 
-/// The IPv4 addresses of these containers. Checks that no other address is reserved.
+/// The IPv4 addresses of these containers. Waits until no other address is reserved.
 #[track_caller]
 fn all_addresses(docker: &Dockerd, names: &[&str]) -> BTreeSet<String> {
     let given = addresses(docker, names);
     let v4 = |ip: &String| ip.contains('.');
-    let held: BTreeSet<String> = reserved(docker).into_iter().filter(v4).collect();
-    assert_eq!(held, given);
+    let held = || -> BTreeSet<String> { reserved(docker).into_iter().filter(v4).collect() };
+    docker.wait(|_| held().len() <= given.len());
+    assert_eq!(held(), given);
     given
 }
 
@@ -60,6 +64,8 @@ fn killed(options: &[&str], victims: &[&str]) {
     let Some(mut docker) = start("with_docker_networks_killed", options) else {
         return;
     };
+    docker.kill_daemon();
+    docker.start_daemon_with(&SOON);
     create(&docker, "net", &["--ipam-driver=null"]);
     docker.run("net", "c1", &["--restart=always"]);
     docker.run("net", "c2", &[]);

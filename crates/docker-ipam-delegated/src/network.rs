@@ -11,7 +11,5 @@ pub(crate) mod network_calls;
 pub(crate) mod network_driver;
 pub(crate) mod network_recovery;
 pub(crate) mod network_settling;
-pub(crate) mod new_endpoint;
 pub(crate) mod plugin_list;
-pub(crate) mod stale_endpoints;
 pub(crate) mod undo;

@@ -22,8 +22,6 @@ use crate::record::lock::{self, IfMissing, LockedRecord};
 pub struct OwnRecord {
     file: RecordFile,
     path: PathBuf,
-    /// The reason why it has no content that can be used.
-    unusable: Option<String>,
 }
 
 impl OwnRecord {
@@ -57,7 +55,7 @@ impl OwnRecord {
                     let why = format!("{attachment} is recorded already in {}", path.display());
                     return Err(Error::new(code::ALREADY_ALLOCATED, why));
                 }
-                let record = Self::new(file, path, None);
+                let record = Self::new(file, path);
                 let lines = [Line::Adding(Box::new(intent)), Line::Caller(line)];
                 match record.append(&lines) {
                     Ok(()) => Ok(record),
@@ -87,25 +85,15 @@ impl OwnRecord {
         match acquire(&records, attachment, IfMissing::Leave)? {
             Found::Unusable(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Found::Unusable(error) => Err(unusable(&path, &error)),
-            Found::Record(LockedRecord { file, content }) => {
-                let unusable = match content {
-                    None => Some("it is empty".to_owned()),
-                    Some(content) => content.err(),
-                };
-                Ok(Some(Self::new(file, path, unusable)))
-            }
+            Found::Record(LockedRecord { file, .. }) => Ok(Some(Self::new(file, path))),
         }
     }
 
-    fn new(file: RecordFile, path: PathBuf, unusable: Option<String>) -> Self {
+    fn new(file: RecordFile, path: PathBuf) -> Self {
         // The caller waits for each program. A process that it leaves behind, such as a daemon,
         // doesn't keep the attachment locked.
         file.note_left(Left::Daemons);
-        Self {
-            file,
-            path,
-            unusable,
-        }
+        Self { file, path }
     }
 
     /// The lock, for programs that inherit it.
@@ -125,18 +113,6 @@ impl OwnRecord {
         let mut lines: Vec<Line> = results.iter().map(|raw| Line::result(raw)).collect();
         lines.push(Line::Added {});
         self.append(&lines)
-    }
-
-    /// Appends a line of the caller.
-    ///
-    /// # Errors
-    ///
-    /// Code 5 if it can't be written, or has no content that can be used.
-    pub fn append_caller_line(&self, line: Box<RawValue>) -> Result<(), Error> {
-        if let Some(reason) = &self.unusable {
-            return Err(self.error(reason));
-        }
-        self.append(&[Line::Caller(line)])
     }
 
     /// Notes that the attachment is about to be undone. If this can't be written, it is logged.

@@ -66,7 +66,7 @@ impl Drivers {
             "/NetworkDriver.CreateEndpoint" => networks.create_endpoint(decode(body)?)?,
             "/NetworkDriver.DeleteEndpoint" => networks.delete_endpoint(&decode(body)?)?,
             "/NetworkDriver.EndpointOperInfo" => networks.endpoint_info(&decode(body)?)?,
-            "/NetworkDriver.Join" => networks.join(decode(body)?)?,
+            "/NetworkDriver.Join" => networks.join(&decode(body)?)?,
             "/NetworkDriver.Leave" => networks.leave(&decode(body)?)?,
             unknown => {
                 let why = format!("{unknown} is not a call that this plugin answers");

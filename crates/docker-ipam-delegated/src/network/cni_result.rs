@@ -43,7 +43,6 @@ pub(crate) struct Route {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Interface {
-    name: String,
     mac: String,
     /// The path of the interface's namespace; empty for the host's.
     sandbox: String,
@@ -71,13 +70,6 @@ impl CniResult {
         let mut interfaces = self.interfaces.iter();
         let inside = interfaces.find(|interface| !interface.sandbox.is_empty());
         inside.map_or("", |interface| &interface.mac)
-    }
-
-    /// The names of the interfaces on the host.
-    pub(crate) fn host_interfaces(&self) -> impl Iterator<Item = &str> {
-        let interfaces = self.interfaces.iter();
-        let outside = interfaces.filter(|interface| interface.sandbox.is_empty());
-        outside.map(|interface| interface.name.as_str())
     }
 
     /// The next hop of a route: the route's, or else the first gateway of its family.
@@ -108,7 +100,6 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(result.mac(), "aa:00:00:00:00:02");
-        assert!(result.host_interfaces().eq(["br0"]));
         assert_eq!(result.address(false).unwrap().to_string(), "fd00::5/64");
         let hops: Vec<String> = result
             .routes

@@ -6,23 +6,25 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use chain::OwnRecord;
+use cni::NetworkConfig;
+use ipam::IpNet;
 use serde_json::json;
 
 use crate::http::answer::Answer;
 use crate::http::refusal::message;
 use crate::ipam::conflists;
+use crate::ipam::facts;
 use crate::network::cni_result::CniResult;
 use crate::network::endpoint_answers::{joined, offered};
 use crate::network::live_endpoints::LiveEndpoint;
 use crate::network::namespaces::Namespace;
-use crate::network::network_bodies::{CreateEndpoint, Interface, Join, OfEndpoint};
+use crate::network::network_bodies::{CreateEndpoint, Interface, OfEndpoint};
 use crate::network::network_driver::NetworkDriver;
-use crate::network::new_endpoint::new_endpoint;
 use crate::network::plugin_list;
-use crate::state::endpoint::Endpoint;
+use crate::state::endpoint::{Endpoint, Network};
 use crate::state::files::UNWRITTEN;
 use crate::state::pool::network_config;
-use crate::state::record::CallerLine;
+use crate::state::record::Plugged;
 use crate::threads::lock;
 
 impl NetworkDriver {
@@ -121,23 +123,17 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// The endpoint is unknown, or the interface can't be moved.
-    pub(crate) fn join(self: &Arc<Self>, request: Join) -> Result<Answer> {
-        let LiveEndpoint { calls, .. } = self.endpoint(&request.of)?;
+    pub(crate) fn join(self: &Arc<Self>, request: &OfEndpoint) -> Result<Answer> {
+        let LiveEndpoint { calls, .. } = self.endpoint(request)?;
         let _call = lock(&calls);
         // Looked up again: the endpoint may have ended during the wait for the lock.
-        let endpoint = self.endpoint(&request.of)?.endpoint;
+        let endpoint = self.endpoint(request)?.endpoint;
         let id = endpoint.plugged.id.clone();
         let mut result = read_result(&endpoint)?;
         let is_internal = self.network(&endpoint.plugged.network)?.is_internal;
         let record = self.lock_endpoint(&endpoint)?;
-        let record = record.context("the endpoint has no record")?;
-        let sandbox = request.sandbox_key;
-        let line = CallerLine::Sandbox(sandbox.clone()).to_raw();
-        record.append_caller_line(line).context(UNWRITTEN)?;
-        self.endpoints
-            .change(&id, |live| live.endpoint.sandbox = Some(sandbox));
         let namespace = Namespace::of(&id);
-        namespace.move_out(&self.execution(Some(&record)))?;
+        namespace.move_out(&self.execution(record.as_ref()))?;
         if is_internal {
             result.routes.retain(|route| route.dst.prefix_len() > 0);
         }
@@ -195,4 +191,77 @@ impl NetworkDriver {
 fn read_result(endpoint: &Endpoint) -> Result<CniResult> {
     let result = endpoint.result.as_deref();
     CniResult::read(result.context("the plugins' result is not known")?)
+}
+
+/// The endpoint of this ID in a network, with this network configuration.
+fn new_endpoint(
+    network: &Network,
+    config: NetworkConfig,
+    id: &str,
+    interface: &Interface,
+) -> Endpoint {
+    let mac = &interface.mac_address;
+    let addresses = [&interface.address, &interface.address_v6].into_iter();
+    let addresses = addresses.filter(|address| !address.is_empty());
+    let with_gateway = |address: &String| {
+        let gateway = gateway_of(network, address).unwrap_or_default();
+        (address.clone(), gateway)
+    };
+    Endpoint {
+        plugged: Plugged {
+            id: id.to_owned(),
+            network: network.id.clone(),
+            mac: mac.clone(),
+            addresses: addresses.map(with_gateway).collect(),
+        },
+        config,
+        netns: Namespace::of(id).path(),
+        args: facts::cni_args(&network.facts, mac),
+        result: None,
+    }
+}
+
+/// The gateway of an address's subnet, if Docker has given the network one.
+fn gateway_of(network: &Network, address: &str) -> Option<String> {
+    let net: IpNet = address.parse().ok()?;
+    let gateways = network.gateways.iter();
+    let mut gateways = gateways.filter_map(|text| Some(text.parse::<IpNet>().ok()?.addr()));
+    let gateway = gateways.find(|gateway| net.contains(gateway))?;
+    Some(gateway.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_dockers_has_the_gateway_of_its_subnet() {
+        let network = Network {
+            id: "n".to_owned(),
+            conflist: "web".to_owned(),
+            facts: [("team".to_owned(), "shop".to_owned())].into(),
+            gateways: vec!["10.1.0.1/24".to_owned(), "10.2.0.1/24".to_owned()],
+            is_internal: false,
+        };
+        let interface = Interface {
+            address: "10.2.0.7/24".to_owned(),
+            mac_address: "02:42:00:00:00:01".to_owned(),
+            ..Interface::default()
+        };
+        let config = br#"{"cniVersion":"1.0.0","name":"web"}"#;
+        let config = NetworkConfig::parse(config.to_vec()).unwrap();
+        let endpoint = new_endpoint(&network, config, "e", &interface);
+        assert_eq!(
+            endpoint.plugged.addresses,
+            [("10.2.0.7/24".to_owned(), "10.2.0.1".to_owned())]
+        );
+        assert_eq!(
+            endpoint.args,
+            "IgnoreUnknown=1;team=shop;MAC=02:42:00:00:00:01"
+        );
+        assert_eq!(
+            (endpoint.container_id().as_str(), endpoint.netns.as_str()),
+            ("docker-e", "/run/netns/docker-e")
+        );
+    }
 }

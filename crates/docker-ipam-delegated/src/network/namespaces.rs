@@ -118,16 +118,6 @@ impl Namespace {
         Ok(())
     }
 
-    /// True if the interface is in this namespace or in the host's: Docker hasn't taken it, or has
-    /// given it back.
-    ///
-    /// # Errors
-    ///
-    /// An I/O error: it is unknown.
-    pub(crate) fn has_interface(&self) -> Result<bool> {
-        Ok(self.is_outside()? || self.has(IFNAME)? || self.has(&self.outside)?)
-    }
-
     fn is_there(&self) -> Result<bool> {
         is_there(Path::new(&self.path())).with_context(|| self.path())
     }
@@ -180,7 +170,7 @@ pub(crate) fn is_there(path: &Path) -> io::Result<bool> {
 /// # Errors
 ///
 /// An I/O error: it is unknown.
-pub(crate) fn is_on_host(interface: &str) -> io::Result<bool> {
+fn is_on_host(interface: &str) -> io::Result<bool> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::DGRAM);
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
     match name_to_index(&socket, interface) {
@@ -205,7 +195,6 @@ mod tests {
     fn an_interface_is_found_by_its_name() {
         assert!(is_on_host("lo").unwrap());
         assert!(!is_on_host("cninone").unwrap());
-        assert!(!Namespace::of("none").has_interface().unwrap());
     }
 
     #[test]

@@ -64,13 +64,3 @@ pub(crate) struct Interface {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) mac_address: String,
 }
-
-/// Body of `NetworkDriver.Join`.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-pub(crate) struct Join {
-    #[serde(flatten)]
-    pub(crate) of: OfEndpoint,
-    #[serde(default)]
-    pub(crate) sandbox_key: String,
-}

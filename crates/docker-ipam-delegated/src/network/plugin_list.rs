@@ -16,9 +16,6 @@ use crate::state::endpoint::Endpoint;
 use crate::state::pool::network_config;
 use crate::state::record::{IFNAME, Plugged};
 
-/// The bridge of the reference plugin `bridge` without its key `bridge`.
-const DEFAULT_BRIDGE: &str = "cni0";
-
 /// Refuses a configuration with a plugin that isn't installed: an endpoint could not be undone.
 ///
 /// # Errors
@@ -107,22 +104,6 @@ pub(crate) fn names(list: &NetworkConfig) -> Result<Vec<DelegateName>> {
     plugins(list)?.iter().map(name).collect()
 }
 
-/// The names of the bridges that the plugins use, by the key `bridge` of the reference plugin.
-///
-/// # Errors
-///
-/// A plugin's key has another type.
-pub(crate) fn bridges(list: &NetworkConfig) -> Result<Vec<String>> {
-    let mut bridges = Vec::new();
-    for plugin in plugins(list)? {
-        let kind: Option<String> = plugin.read("", "type")?;
-        let default = kind.filter(|kind| kind == "bridge");
-        let name: Option<String> = plugin.read("", "bridge")?;
-        bridges.extend(name.or(default.map(|_| DEFAULT_BRIDGE.to_owned())));
-    }
-    Ok(bridges)
-}
-
 /// The plugin's executable.
 fn name(plugin: &Object) -> Result<DelegateName> {
     let kind: String = plugin.read("", "type")?.unwrap_or_default();
@@ -201,24 +182,12 @@ mod tests {
             netns: "/nowhere".to_owned(),
             args: String::new(),
             result: None,
-            sandbox: None,
         }
     }
 
     fn config_of(plugin: &Value, endpoint: &Endpoint) -> Value {
         let config = config(&object(plugin), endpoint, None).unwrap();
         serde_json::to_value(config).unwrap()
-    }
-
-    #[test]
-    fn the_bridges_are_those_of_the_reference_plugins_key() {
-        let of = |plugins: &Value| {
-            let list = json!({"cniVersion": "1.0.0", "name": "net", "plugins": plugins});
-            bridges(&NetworkConfig::parse(list.to_string().into_bytes()).unwrap())
-        };
-        let plugins = json!([{"type": "bridge"}, {"type": "x", "bridge": "br9"}, {"type": "ptp"}]);
-        assert_eq!(of(&plugins).unwrap(), ["cni0", "br9"]);
-        assert!(of(&json!([{"type": "bridge", "bridge": 7}])).is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Undoes an endpoint: the effects of `CreateEndpoint` and `Join`, whatever part of them there is.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use anyhow::Result;
 
@@ -10,7 +11,14 @@ use crate::network::namespaces::Namespace;
 use crate::network::network_driver::NetworkDriver;
 use crate::network::plugin_list;
 use crate::state::endpoint::Endpoint;
-use crate::threads::lock;
+use crate::threads::{lock, run_jobs};
+
+/// The longest that a call waits until abandoned endpoints are undone. The undo continues after
+/// that.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Abandoned endpoints that are undone at once.
+const AT_ONCE: usize = 4;
 
 impl NetworkDriver {
     /// Undoes the endpoint of this ID, if it exists, after the call that works on it.
@@ -71,6 +79,31 @@ impl NetworkDriver {
         self.endpoints.change(id, |live| live.is_abandoned = true);
         if let Err(error) = self.end_endpoint(id) {
             tracing::warn!(error = %message(&error), endpoint = id, "can't be undone now");
+        }
+    }
+
+    /// Undoes the endpoints that Docker will not delete, except those that a call works on.
+    pub(crate) fn collect(self: &Arc<Self>) {
+        let mut abandoned = self.endpoints.all();
+        abandoned.retain(|live| live.is_abandoned);
+        if abandoned.is_empty() {
+            return;
+        }
+        let abandoned = Arc::new(Mutex::new(abandoned));
+        let jobs = (0..AT_ONCE).map(|_| {
+            let (driver, abandoned) = (Arc::clone(self), Arc::clone(&abandoned));
+            move || {
+                while let Some(live) = { lock(&abandoned).pop() } {
+                    if let Ok(_call) = live.calls.try_lock()
+                        && let Err(error) = driver.end_locked(&live)
+                    {
+                        tracing::warn!(error = %message(&error), endpoint = live.id(), "can't be undone");
+                    }
+                }
+            }
+        });
+        if !run_jobs(jobs, PATIENCE) {
+            tracing::warn!("endpoints that Docker doesn't have are still being undone");
         }
     }
 }

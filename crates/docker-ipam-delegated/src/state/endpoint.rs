@@ -39,8 +39,6 @@ pub(crate) struct Endpoint {
     pub(crate) args: String,
     /// Result of its plugins, once there is one.
     pub(crate) result: Option<Box<RawValue>>,
-    /// Path of the container's namespace, once the endpoint has joined it.
-    pub(crate) sandbox: Option<String>,
 }
 
 impl Endpoint {
@@ -57,20 +55,17 @@ pub(crate) fn records(state_dir: &Path) -> PathBuf {
 
 /// The endpoint of a record.
 pub(crate) fn endpoint(record: AttachmentRecord) -> Result<Endpoint, String> {
-    let (mut plugged, mut sandbox) = (None, None);
-    for line in CallerLine::all(&record) {
-        match line {
-            CallerLine::Endpoint(line) => plugged = Some(line),
-            CallerLine::Sandbox(path) => sandbox = Some(path),
-            CallerLine::Pool(_) => {}
-        }
-    }
+    let plugged = CallerLine::all(&record)
+        .into_iter()
+        .find_map(|line| match line {
+            CallerLine::Endpoint(plugged) => Some(plugged),
+            CallerLine::Pool(_) => None,
+        });
     Ok(Endpoint {
         plugged: plugged.ok_or("it names no endpoint of Docker's")?,
         config: record.config().ok_or("it has no configuration")?,
         result: record.answer().map(ToOwned::to_owned),
         netns: record.netns,
         args: record.args,
-        sandbox,
     })
 }

@@ -39,8 +39,6 @@ pub(crate) enum CallerLine {
     Pool(String),
     /// The endpoint, for the attachment of an endpoint.
     Endpoint(Plugged),
-    /// The namespace of the container that joins the endpoint.
-    Sandbox(String),
 }
 
 impl CallerLine {
@@ -92,7 +90,7 @@ impl From<AttachmentRecord> for RecordedAddress {
         let mut lines = CallerLine::all(&record).into_iter();
         let pool = lines.find_map(|line| match line {
             CallerLine::Pool(id) => Some(id),
-            _ => None,
+            CallerLine::Endpoint(_) => None,
         });
         let result = record.answer();
         let result = result.and_then(|raw| IpamResult::read("the record", raw).ok());
@@ -118,10 +116,6 @@ mod tests {
     #[test]
     fn a_line_is_json_that_people_can_read() {
         let text = |line: CallerLine| line.to_raw().get().to_owned();
-        assert_eq!(
-            text(CallerLine::Sandbox("/s".to_owned())),
-            r#"{"sandbox":"/s"}"#
-        );
         assert_eq!(
             text(CallerLine::Pool("a/b".to_owned())),
             r#"{"pool":"a/b"}"#

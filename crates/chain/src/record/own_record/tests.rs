@@ -54,11 +54,10 @@ fn each_step_is_read_back_as_from_a_chains_record() {
         ("/run/netns/c", r#"{"ips":[]}"#)
     );
     let record = open(folder);
-    record.append_caller_line(raw("2")).unwrap();
     record.deleting();
     let deleting = read(folder).unwrap();
     assert_eq!(deleting.state, RecordState::Deleting);
-    assert_eq!(deleting.caller_lines.last().unwrap().get(), "2");
+    assert_eq!(deleting.caller_lines.last().unwrap().get(), "1");
     record.remove();
     assert!(read(folder).is_none());
     assert!(
@@ -112,25 +111,6 @@ fn record(folder: &TempDir) -> Option<AttachmentRecord> {
         .map(|record| record.content.unwrap())
 }
 
-/// Appends a line; `None` if there is no record.
-fn append(folder: &TempDir, json: &str) -> Option<Result<(), Error>> {
-    let folder = folder.path().join("records");
-    let record = OwnRecord::open(&folder, config("").name(), &attachment()).unwrap();
-    record.map(|record| record.append_caller_line(raw(json)))
-}
-
-#[test]
-fn a_line_is_not_appended_to_an_empty_or_a_damaged_record() {
-    for content in ["", "{}\n"] {
-        let folder = tempfile::tempdir().unwrap();
-        let network = folder.path().join("records/n");
-        fs::create_dir_all(&network).unwrap();
-        fs::write(network.join("c1:eth0.json"), content).unwrap();
-        let error = append(&folder, "1").unwrap().unwrap_err();
-        assert_eq!(error.code, code::IO, "{error}");
-    }
-}
-
 #[test]
 fn the_callers_lines_are_in_the_record_until_the_attachment_is_released() {
     let folder = tempfile::tempdir().unwrap();
@@ -139,20 +119,13 @@ fn the_callers_lines_are_in_the_record_until_the_attachment_is_released() {
         environment(&folder),
     );
     let chain = chain(&config, &environment).with_caller_line(raw(r#"{"pool": "a"}"#));
-    assert_eq!(chain.delegates(), names(&["p"]));
-    assert!(append(&folder, "1").is_none());
     chain.add(&attachment()).unwrap();
     assert_eq!(
         record(&folder).unwrap().caller_lines.last().unwrap().get(),
         r#"{"pool": "a"}"#
     );
-    append(&folder, "\"answered\"").unwrap().unwrap();
-    let lines = record(&folder).unwrap().caller_lines;
-    let lines: Vec<&str> = lines.iter().map(|line| line.get()).collect();
-    assert_eq!(lines, [r#"{"pool": "a"}"#, "\"answered\""]);
     chain.del(&attachment()).unwrap();
     assert!(record(&folder).is_none());
-    assert!(append(&folder, "1").is_none());
 }
 
 #[test]
