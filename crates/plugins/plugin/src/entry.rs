@@ -380,8 +380,8 @@ mod tests {
     #[test]
     fn a_panic_for_lack_of_descriptors_is_no_defect() {
         let error_of = |errno: Errno| {
-            let panicking = || Err(io::Error::from(errno)).expect("failed to create UnixStream");
-            caught::<()>(panicking).unwrap_err()
+            let error = io::Error::from(errno);
+            caught::<()>(|| panic!("failed to create UnixStream: {error:?}")).unwrap_err()
         };
         let error = error_of(Errno::MFILE);
         assert_eq!(error.code, code::IO, "{error}");
