@@ -1,6 +1,5 @@
-//! The record of an attachment, opened by the chain's caller: to append lines to it, or for an
-//! attachment whose plugins the caller runs itself, such as those of a network configuration
-//! list. File, format and lock are the same.
+//! The record of an attachment whose plugins the chain's caller runs itself, such as those of a
+//! network configuration list. File, format and lock are a chain's.
 
 use std::io;
 use std::os::fd::BorrowedFd;
