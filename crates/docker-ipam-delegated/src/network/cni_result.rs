@@ -123,7 +123,7 @@ mod tests {
                 json!({"routes": [{"dst": "::/0", "gw": "y"}]}),
                 "routes[0].gw",
             ),
-            (json!({"interfaces": [{"name": 7}]}), "interfaces[0].name"),
+            (json!({"interfaces": [{"mac": 7}]}), "interfaces[0].mac"),
         ] {
             let error = read(&result).unwrap_err();
             let error = error.to_string();
