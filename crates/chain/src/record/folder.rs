@@ -208,23 +208,6 @@ mod tests {
     }
 
     #[test]
-    fn only_another_kind_of_file_is_known_to_be_no_record() {
-        let root = tempfile::tempdir().unwrap();
-        let records = records(root.path());
-        let known = || {
-            let file = records.existing(&attachment()).is_some();
-            (file, records.is_no_record(&attachment()))
-        };
-        assert_eq!(known(), (false, false));
-        create(&records);
-        assert_eq!(known(), (true, false));
-        let file = records.file(&attachment());
-        fs::remove_file(&file).unwrap();
-        fs::create_dir(&file).unwrap();
-        assert_eq!(known(), (true, true));
-    }
-
-    #[test]
     fn a_folder_that_can_not_be_read_is_not_an_empty_one() {
         let root = tempfile::tempdir().unwrap();
         let records = records(root.path());
