@@ -1,5 +1,6 @@
 //! Commands, above all cargo's, run in the repository.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -19,8 +20,8 @@ pub fn cargo(arguments: &[&str]) -> Command {
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command
         .status()
-        .with_context(|| format!("could not run {command:?}"))?;
-    ensure!(status.success(), "{command:?} failed ({status})");
+        .with_context(|| format!("could not run {}", shown(command)))?;
+    ensure!(status.success(), "{} failed ({status})", shown(command));
     Ok(())
 }
 
@@ -32,12 +33,29 @@ pub fn run(command: &mut Command) -> Result<()> {
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command
         .output()
-        .with_context(|| format!("could not run {command:?}"))?;
+        .with_context(|| format!("could not run {}", shown(command)))?;
     ensure!(
         output.status.success(),
-        "{command:?} failed ({}): {}",
+        "{} failed ({}): {}",
+        shown(command),
         output.status,
         String::from_utf8_lossy(&output.stderr).trim()
     );
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+/// The command as it would be typed.
+pub fn shown(command: &Command) -> String {
+    let program = PathBuf::from(command.get_program());
+    let program = program
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let arguments = command.get_args().map(|a| a.to_string_lossy().into_owned());
+    [program]
+        .into_iter()
+        .chain(arguments)
+        .collect::<Vec<_>>()
+        .join(" ")
 }

@@ -14,7 +14,7 @@ use harness::{
 use rustix::process::nice;
 
 use crate::build::{BUILT_PLUGINS, FLAVOURS, Flavour, build_tools, target_dir};
-use crate::cargo::{self, cargo};
+use crate::cargo::{self, cargo, shown};
 use crate::dist::reproduction::{self, Original};
 use crate::service_policy::NoServices;
 use crate::target::Target;
@@ -99,7 +99,7 @@ fn lints_and_documentation() -> Result<()> {
 }
 
 fn step(command: &mut Command) -> Result<()> {
-    println!("\n== {command:?}");
+    println!("\n== {}", shown(command));
     timed(|| cargo::run(command))
 }
 
