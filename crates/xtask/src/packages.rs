@@ -17,6 +17,8 @@ pub(crate) struct Package {
     pub(crate) version: String,
     /// SPDX expression, as the author declares it.
     pub(crate) licence: Option<String>,
+    /// URL of the repository, if the author names it.
+    pub(crate) repository: Option<String>,
     pub(crate) folder: PathBuf,
 }
 
@@ -53,6 +55,7 @@ impl Package {
             name: text("name")?,
             version: text("version")?,
             licence: text("license"),
+            repository: text("repository"),
             folder: Path::new(&text("manifest_path")?).parent()?.to_owned(),
         })
     }

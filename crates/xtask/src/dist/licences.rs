@@ -54,11 +54,22 @@ pub(super) fn gather(
     }
     linked.sort_by_key(ToString::to_string);
     linked.dedup_by_key(|package| package.to_string());
-    for package in linked {
+    for package in &linked {
+        let mut texts = texts_in(&package.folder)?;
+        // Some packages lack the text that others of their repository have.
+        let siblings = linked.iter().filter(|other| {
+            package.repository.is_some()
+                && (&other.repository, &other.licence) == (&package.repository, &package.licence)
+        });
+        for sibling in siblings {
+            if texts.is_empty() {
+                texts = texts_in(&sibling.folder)?;
+            }
+        }
         parts.push(Part {
             name: package.to_string(),
             licence: package.licence.clone().unwrap_or_default(),
-            texts: texts_in(&package.folder)?,
+            texts,
         });
     }
     let mut overview = "# What is linked into the executables\n\n\
