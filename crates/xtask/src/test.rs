@@ -43,19 +43,24 @@ const NEEDED: &[(&str, &str)] = &[
     ("/usr/bin/strace", "strace"),
 ];
 
-/// The tests with Kubernetes clusters. They mostly wait.
-const KUBERNETES: &str = "kubernetes::";
+/// Parts of the names of tests that need the archives of a release, or mostly wait, as those with
+/// Kubernetes clusters do.
+const OF_A_RELEASE: [&str; 6] = [
+    "image::",
+    "image_",
+    "in_an_empty_root::",
+    "installing::",
+    "kubernetes::",
+    "releases::",
+];
 
-/// Parts of the names of tests that use no plugin of the one file, or always use it, as in an
-/// image.
-const OF_ONE_FORM: [&str; 9] = [
+/// Parts of the names of further tests that use no plugin of the one file.
+const OF_ONE_FORM: [&str; 7] = [
     "cluster::files",
     "cluster::killed",
     "cluster::not_etcd",
     "cluster_pool",
     "docker",
-    "image::",
-    "image_",
     "installer",
     "kubernetes",
 ];
@@ -71,14 +76,21 @@ pub fn run() -> Result<()> {
     install_what_is_needed()?;
     let left_out = target_dir().join("left-out");
     let _ = std::fs::remove_file(&left_out);
-    // One executable is linked at a time, by one processor.
-    let (plugins, dist) = thread::scope(|scope| {
+    let tested = thread::scope(|scope| {
+        // An executable of a release is linked by one processor.
         let archives = scope.spawn(|| archives(&left_out));
-        let built = lints_and_documentation().and_then(|()| build_for_tests());
-        let dist = archives.join().expect("the thread doesn't panic");
-        anyhow::Ok((built?, dist?))
-    })?;
-    let tested = tests(&plugins, dist.as_deref(), &left_out);
+        lints_and_documentation()?;
+        let plugins = build_for_tests()?;
+        let of_a_release = scope.spawn({
+            let (plugins, left_out) = (plugins.clone(), left_out.clone());
+            move || {
+                let dist = archives.join().expect("the thread doesn't panic")?;
+                tests_of_a_release(&plugins, dist.as_deref(), &left_out)
+            }
+        });
+        let tested = tests(&plugins, &left_out);
+        tested.and(of_a_release.join().expect("the thread doesn't panic"))
+    });
     let reported = left_out::report(&left_out);
     tested.and(reported)?;
     let seconds = started.elapsed().as_secs();
@@ -112,6 +124,7 @@ fn timed<T>(step: impl FnOnce() -> T) -> T {
 }
 
 /// Folders with separate plugins for the tests.
+#[derive(Clone)]
 struct Plugins {
     verbose: PathBuf,
     normal: PathBuf,
@@ -131,46 +144,52 @@ fn build_for_tests() -> Result<Plugins> {
     Ok(Plugins { verbose, normal })
 }
 
-/// Runs unit, property and end-to-end tests, and the examples of the documentation.
-fn tests(plugins: &Plugins, dist: Option<&Path>, left_out: &Path) -> Result<()> {
-    let run = |form: &str, packages: Packages, words: &[&str]| {
-        let mut tests = run_of_tests(packages);
-        tests
-            .arg("--")
-            .args(words)
-            .env("IPAM_DELEGATED_FORM", form)
-            .env(BUILT_PLUGINS, &plugins.normal)
-            .env("IPAM_DELEGATED_VERBOSE_PLUGINS", &plugins.verbose)
-            .env(LEFT_OUT_FILE, left_out);
-        if let Some(dist) = dist {
-            tests.env("IPAM_DELEGATED_DIST", dist);
-        }
-        step(&mut tests)
+/// Runs unit, property and end-to-end tests in both forms, and the examples of the documentation.
+fn tests(plugins: &Plugins, left_out: &Path) -> Result<()> {
+    let skipped = |parts: &[&'static str]| -> Vec<&str> {
+        parts.iter().flat_map(|part| ["--skip", part]).collect()
     };
+    let of_a_release = skipped(&OF_A_RELEASE);
+    let separate = step(&mut plugins.run("separate", Packages::All, left_out, &of_a_release));
+    println!("\nOnce more with all plugins in one file:");
+    let words = [of_a_release, skipped(&OF_ONE_FORM)].concat();
+    let one_file = step(&mut plugins.run("one-file", Packages::EndToEnd, left_out, &words));
+    let examples = step(&mut cargo(&["test", "--quiet", "--workspace", "--doc"]));
+    separate.and(one_file).and(examples)
+}
+
+/// Runs the tests of [`OF_A_RELEASE`] with these archives, and makes the plugins' executable again.
+fn tests_of_a_release(plugins: &Plugins, dist: Option<&Path>, left_out: &Path) -> Result<()> {
     let original = match dist {
         Some(_) => original(left_out)?,
         None => None,
     };
-    let of_one_form = OF_ONE_FORM.map(|part| ["--skip", part]);
     thread::scope(|scope| {
-        let kubernetes = scope.spawn(|| run("separate", Packages::EndToEnd, &[KUBERNETES]));
         let again = scope.spawn(|| {
             // Of this thread, and of the build that it starts.
             let _ = nice(19);
             original.map_or(Ok(()), |original| reproduction::check(&[original]))
         });
-        let separate = run("separate", Packages::All, &["--skip", KUBERNETES]);
-        println!("\nOnce more with all plugins in one file:");
-        let one_file = run("one-file", Packages::EndToEnd, of_one_form.as_flattened());
-        let examples = step(&mut cargo(&["test", "--quiet", "--workspace", "--doc"]));
-        let kubernetes = kubernetes.join().expect("the thread doesn't panic");
-        let again = again.join().expect("the thread doesn't panic");
-        separate
-            .and(one_file)
-            .and(examples)
-            .and(kubernetes)
-            .and(again)
+        let mut tests = plugins.run("separate", Packages::EndToEnd, left_out, &OF_A_RELEASE);
+        tests.envs(dist.map(|dist| ("IPAM_DELEGATED_DIST", dist)));
+        let tested = step(&mut tests);
+        tested.and(again.join().expect("the thread doesn't panic"))
     })
+}
+
+impl Plugins {
+    /// A run of the tests with these parts in their names, and without those behind `--skip`.
+    fn run(&self, form: &str, packages: Packages, left_out: &Path, words: &[&str]) -> Command {
+        let mut tests = run_of_tests(packages);
+        tests
+            .arg("--")
+            .args(words)
+            .env("IPAM_DELEGATED_FORM", form)
+            .env(BUILT_PLUGINS, &self.normal)
+            .env("IPAM_DELEGATED_VERBOSE_PLUGINS", &self.verbose)
+            .env(LEFT_OUT_FILE, left_out);
+        tests
+    }
 }
 
 /// Makes the archives of a release, if this machine can; returns their folder.
