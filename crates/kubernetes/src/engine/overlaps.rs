@@ -99,7 +99,7 @@ impl Engine<'_> {
         let ranges = &pool.definition.pool.ranges;
         let (others, prefix) = (format!("{}!={}", label("pool"), pool.name), label("prefix"));
         let selectors = match prefixes(ranges.ranges().iter().map(Range::addresses)) {
-            // Addresses of earlier versions don't have the label.
+            // Without the policy of labels, an address may lack the label.
             Some(prefixes) => {
                 let prefixes = Vec::from_iter(prefixes).join(",");
                 vec![
