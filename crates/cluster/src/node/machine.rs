@@ -168,6 +168,34 @@ mod tests {
     }
 
     #[test]
+    fn the_hardware_is_its_uuid_and_unknown_only_where_none_is_shown() {
+        let sys = tempfile::tempdir().unwrap();
+        let folder = sys.path().join("class/dmi/id");
+        let of = || hardware(&Environment::default().with(SYS, sys.path()));
+        assert_eq!(of().unwrap(), None);
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("product_uuid");
+        for (text, uuid) in [("4C4C-AB\n", Some("4c4c-ab")), (" \n", None)] {
+            std::fs::write(&file, text).unwrap();
+            assert_eq!(of().unwrap().as_deref(), uuid);
+        }
+        std::fs::remove_file(&file).unwrap();
+        std::fs::create_dir(&file).unwrap();
+        let error = of().unwrap_err();
+        assert_eq!(error.code, cni::code::IO);
+        assert!(error.msg.contains("product_uuid"), "{error}");
+    }
+
+    #[test]
+    fn a_machine_is_this_host_in_this_boot() {
+        let environment = Environment::default();
+        let this = Machine::this(&environment).unwrap();
+        assert_eq!(this.boot, Some(this_boot(&environment).unwrap()));
+        let host = uname().nodename().to_string_lossy().into_owned();
+        assert_eq!(this.host, Some(host));
+    }
+
+    #[test]
     fn a_registration_is_read_as_it_was_written_and_foreign_content_is_none() {
         for foreign in ["", "[]", "{}", r#"{"token":1}"#] {
             assert_eq!(Registration::parse(foreign.as_bytes()), None);
