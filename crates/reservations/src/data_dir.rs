@@ -1,6 +1,6 @@
 //! Opens the directories below host-local's `dataDir` on behalf of one network.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,8 @@ pub struct DataDir<'a> {
     settings: Settings<'a>,
     /// The folder of indexes; `None` if it can't be used.
     cache: OnceCell<Option<StateFolder>>,
+    /// True if this call has looked for old indexes.
+    has_removed_leftovers: Cell<bool>,
 }
 
 impl<'a> DataDir<'a> {
@@ -31,6 +33,7 @@ impl<'a> DataDir<'a> {
         Self {
             settings,
             cache: OnceCell::new(),
+            has_removed_leftovers: Cell::new(false),
         }
     }
 
@@ -162,7 +165,9 @@ impl<'a> DataDir<'a> {
             // None if a lock was replaced while another process held it.
             let locked: Option<Vec<_>> = locked.collect::<Result<_, Error>>()?;
             if let Some(locked) = locked {
-                let cache = self.cache();
+                let cache = self
+                    .cache()
+                    .map(|folder| (folder, &self.has_removed_leftovers));
                 let stores = locked.into_iter().map(|(names, directory, lock)| {
                     Store::open(&self.settings, cache, names, directory, lock)
                 });

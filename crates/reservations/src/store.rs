@@ -4,6 +4,7 @@ mod given_last;
 mod holders;
 mod upkeep;
 
+use std::cell::Cell;
 use std::io;
 use std::net::IpAddr;
 
@@ -29,8 +30,9 @@ use crate::sticky_keys::StickyKeys;
 /// those without a third line; in any other, those whose third line names it.
 pub struct Store<'a> {
     settings: &'a Settings<'a>,
-    /// The folder of indexes. `None` if it can't be used.
-    cache: Option<&'a StateFolder>,
+    /// The folder of indexes, and whether this call has looked for old ones. `None` if the folder
+    /// can't be used.
+    cache: Option<(&'a StateFolder, &'a Cell<bool>)>,
     /// The names that lead to the directory.
     names: Vec<NetworkName>,
     /// True if the directory is named after the network.
@@ -52,7 +54,7 @@ pub struct Store<'a> {
 impl<'a> Store<'a> {
     pub(crate) fn open(
         settings: &'a Settings<'a>,
-        cache: Option<&'a StateFolder>,
+        cache: Option<(&'a StateFolder, &'a Cell<bool>)>,
         names: Vec<NetworkName>,
         directory: Directory,
         lock: Lock,
@@ -68,7 +70,7 @@ impl<'a> Store<'a> {
             names,
             directory,
             id,
-            index: cache.and_then(|folder| Index::open(folder, id, version)),
+            index: cache.and_then(|(folder, _)| Index::open(folder, id, version)),
             version: Some(version),
             last_reserved: None,
             sticky_keys: None,
@@ -192,7 +194,7 @@ impl<'a> Store<'a> {
         } else {
             self.index = None;
             self.version = None;
-            if let Some(folder) = self.cache {
+            if let Some((folder, _)) = self.cache {
                 let _ = folder.remove(&index::file_name(self.id));
             }
         }
@@ -223,13 +225,16 @@ impl<'a> Store<'a> {
     }
 
     fn save_index(&mut self) -> io::Result<()> {
-        let (Some(folder), Some(index), Some(version)) =
+        let (Some((folder, has_removed_leftovers)), Some(index), Some(version)) =
             (self.cache, self.index.take(), self.version)
         else {
             return Ok(());
         };
         // The first index of a directory: others may be of directories that are gone.
-        if index.is_new() && folder.id_of(&index::file_name(self.id)).is_err() {
+        if index.is_new()
+            && folder.id_of(&index::file_name(self.id)).is_err()
+            && !has_removed_leftovers.replace(true)
+        {
             leftover_indexes::remove(folder);
         }
         index.save(folder, self.id, version)
