@@ -97,7 +97,6 @@ impl Kubernetes {
                     label("prefix"): format!("{}-24", Ipv4Addr::from((0x0a60_0000 + number) & !0xff)),
                     label("node"): WRITER,
                     label("network"): "bench",
-                    label("attachment"): "0123456789abcdef0123456789abcdef",
                 },
             },
             "spec": {
