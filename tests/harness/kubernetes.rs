@@ -97,7 +97,8 @@ impl KubernetesCluster {
             node.start_kubelet();
         }
         cluster.wait_for("the nodes", || {
-            cluster.objects("/api/v1/nodes").len() == NODES.len()
+            let nodes = cluster.objects("/api/v1/nodes");
+            nodes.is_some_and(|nodes| nodes.len() == NODES.len())
         });
         cluster.wait_for("the service account", || {
             let account = "/api/v1/namespaces/default/serviceaccounts/default";
@@ -254,19 +255,18 @@ impl KubernetesCluster {
         self.wait_for(&account, || self.control_plane.get(&account).is_some());
     }
 
-    /// The objects at this path of the API server, such as `/api/v1/pods`; empty if it doesn't
-    /// answer.
-    pub fn objects(&self, path: &str) -> Vec<Value> {
-        let list = self.control_plane.get(path);
-        match list.map(|mut list| list["items"].take()) {
-            Some(Value::Array(objects)) => objects,
-            _ => Vec::new(),
+    /// The objects at this path of the API server, such as `/api/v1/pods`; `None` if they can't be
+    /// listed.
+    pub fn objects(&self, path: &str) -> Option<Vec<Value>> {
+        match self.control_plane.get(path)?["items"].take() {
+            Value::Array(objects) => Some(objects),
+            _ => None,
         }
     }
 
-    /// The names of the nodes that are ready.
+    /// The names of the nodes that are ready; empty if the API server doesn't answer.
     pub fn ready_nodes(&self) -> Vec<String> {
-        let nodes = self.objects("/api/v1/nodes");
+        let nodes = self.objects("/api/v1/nodes").unwrap_or_default();
         let ready = nodes.iter().filter(|node| pods::is_ready(node));
         let names = ready.filter_map(|node| node["metadata"]["name"].as_str());
         names.map(str::to_owned).collect()

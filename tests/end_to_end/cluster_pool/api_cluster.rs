@@ -71,7 +71,7 @@ impl ApiCluster {
     /// Deletes all objects; addresses and blocks first.
     fn empty(&self) {
         for resource in RESOURCES {
-            let path = path(resource, "");
+            let path = KubernetesApi::path(resource, "");
             // For up to half a minute after a restore, the API server refuses to delete a mark.
             self.api.wait_for(&format!("DELETE {path}"), || {
                 self.api.request("DELETE", &path, &Value::Null).is_success()
@@ -91,11 +91,10 @@ impl ApiCluster {
         config
     }
 
-    /// Deletes the object of this name; all objects of the resource if the name is empty or only a
-    /// selector, such as `?labelSelector=a%3Db`.
+    /// Deletes the object of this name; all objects of the resource if the name is empty.
     pub(crate) fn delete(&self, resource: &str, name: &str) {
-        self.api
-            .succeed("DELETE", &path(resource, name), &Value::Null);
+        let path = KubernetesApi::path(resource, name);
+        self.api.succeed("DELETE", &path, &Value::Null);
     }
 
     /// The objects of a resource.
@@ -109,15 +108,6 @@ impl ApiCluster {
         let mut specs: Vec<Value> = objects.map(|mut object| object["spec"].take()).collect();
         specs.retain(|spec| spec["pool"] == pool);
         specs
-    }
-}
-
-/// Path of a resource's object; of the whole resource without a name.
-fn path(resource: &str, name: &str) -> String {
-    let path = format!("/apis/ipam-delegated.io/v1/{resource}");
-    match name.is_empty() || name.starts_with('?') {
-        true => path + name,
-        false => format!("{path}/{name}"),
     }
 }
 
@@ -162,19 +152,20 @@ impl PoolCluster for ApiCluster {
             "metadata": {"name": pool},
             "spec": definition,
         });
-        let known = self.api.request("GET", &path("pools", pool), &Value::Null);
+        let path = KubernetesApi::path("pools", pool);
+        let known = self.api.request("GET", &path, &Value::Null);
         if known.status == 404 {
             return self.api.put("pools", &object);
         }
         object["metadata"] = known.body["metadata"].clone();
         // The policy would refuse a definition that takes something away.
-        let path = path("pools", pool) + "?fieldManager=ipamctl-import";
+        let path = path + "?fieldManager=ipamctl-import";
         self.api.succeed("PUT", &path, &object);
     }
 
     fn undefine(&self, pool: &str) {
         // The policy refuses the deletion unless the status says that nothing is held.
-        let status = path("pools", pool) + "/status";
+        let status = KubernetesApi::path("pools", pool) + "/status";
         let empty = json!({"status": {"reserved": 0}});
         self.api.succeed("PATCH", &status, &empty);
         self.delete("pools", pool);
@@ -242,13 +233,13 @@ impl PoolCluster for ApiCluster {
 
     fn lose_blocks(&self, pool: &str) {
         let selector = format!("?labelSelector=ipam-delegated.io%2Fpool%3D{pool}");
-        self.delete("blocks", &selector);
+        let path = KubernetesApi::path("blocks", "") + &selector;
+        self.api.succeed("DELETE", &path, &Value::Null);
     }
 
     fn registration(&self, node: &str) -> String {
-        let object = self
-            .api
-            .succeed("GET", &path("ipamnodes", node), &Value::Null);
+        let path = KubernetesApi::path("ipamnodes", node);
+        let object = self.api.succeed("GET", &path, &Value::Null);
         object["spec"].to_string()
     }
 

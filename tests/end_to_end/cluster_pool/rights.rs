@@ -82,15 +82,7 @@ fn a_node_changes_its_own_objects_and_nothing_else() {
 }
 
 fn what_plugins_need_is_allowed(node: &User<'_>) {
-    for kind in [
-        "pools",
-        "addresses",
-        "blocks",
-        "ipamnodes",
-        "stickykeys",
-        "stickyaddresses",
-        "restores",
-    ] {
+    for kind in KubernetesApi::RESOURCES {
         allowed(&node.kubectl(&["get", kind]));
     }
     allowed(&node.kubectl(&["get", "ipool", "lan"]));

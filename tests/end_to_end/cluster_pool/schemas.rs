@@ -36,15 +36,7 @@ fn the_kinds_are_explained_listed_and_valid() {
 }
 
 fn every_field_is_explained(api: &KubernetesApi) {
-    for kind in [
-        "pools",
-        "addresses",
-        "blocks",
-        "ipamnodes",
-        "stickykeys",
-        "stickyaddresses",
-        "restores",
-    ] {
+    for kind in KubernetesApi::RESOURCES {
         let crd = &api.get("crd", &[&format!("{kind}.ipam-delegated.io")])[0];
         let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
         let what = schema["description"].as_str().unwrap();

@@ -37,17 +37,6 @@ pub use proxy::{ApiProxy, Fate, ProxiedRequest};
 /// Longest wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The resources of our API group.
-const RESOURCES: [&str; 7] = [
-    "pools",
-    "addresses",
-    "blocks",
-    "ipamnodes",
-    "stickykeys",
-    "stickyaddresses",
-    "restores",
-];
-
 /// The API server, in separate namespaces. A process that uses it must run in its network
 /// namespace: see [`Self::enter`].
 pub struct KubernetesApi {
@@ -60,6 +49,17 @@ pub struct KubernetesApi {
 }
 
 impl KubernetesApi {
+    /// The resources of our API group.
+    pub const RESOURCES: [&str; 7] = [
+        "pools",
+        "addresses",
+        "blocks",
+        "ipamnodes",
+        "stickykeys",
+        "stickyaddresses",
+        "restores",
+    ];
+
     /// Host and port of the API server in its network namespace.
     pub const ADDRESS: &str = ControlPlane::API;
 
@@ -248,8 +248,8 @@ impl KubernetesApi {
     pub fn install(&self) {
         self.apply_folder("docs/kubernetes-cluster-pool");
         self.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
-        for resource in RESOURCES {
-            let path = format!("/apis/ipam-delegated.io/v1/{resource}");
+        for resource in Self::RESOURCES {
+            let path = Self::path(resource, "");
             self.wait_for(&path, || self.control_plane.get(&path).is_some());
         }
         self.wait_until_enforced();
@@ -273,14 +273,14 @@ impl KubernetesApi {
             "ipam-delegated.io/prefix": "10.0.0.0-24",
             "ipam-delegated.io/node": "probe",
         });
-        let path = "/apis/ipam-delegated.io/v1/addresses?dryRun=All";
+        let path = Self::path("addresses", "") + "?dryRun=All";
         let another = self.token_of_node("another");
         for (object, token, policy) in [
             (&address, ADMINISTRATOR, "labels.ipam-delegated.io"),
             (&labelled, &another, "nodes.ipam-delegated.io"),
         ] {
             self.wait_for(policy, || {
-                let refusal = self.request_as(token, "POST", path, object);
+                let refusal = self.control_plane.request_as(token, "POST", &path, object);
                 refusal.is_ok_and(|refusal| refusal.body.to_string().contains(policy))
             });
         }

@@ -29,7 +29,8 @@ impl KubernetesCluster {
     /// If the API server doesn't answer.
     #[track_caller]
     pub fn pods(&self) -> Vec<Pod> {
-        let mut pods: Vec<Pod> = self.objects("/api/v1/pods").iter().map(read).collect();
+        let pods = self.objects("/api/v1/pods");
+        let mut pods: Vec<Pod> = pods.unwrap().iter().map(read).collect();
         pods.sort();
         pods
     }

@@ -4,13 +4,15 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
 
+use super::PATIENCE;
 use super::control_plane::{ADMINISTRATOR, ControlPlane};
 use crate::Namespace;
 
@@ -76,11 +78,27 @@ impl ControlPlane {
         })
     }
 
+    /// Sends a request as the administrator. Like kubectl, sends it again if the API server asks for
+    /// that, as it does after a start.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::request_as`].
+    pub(super) fn request(&self, method: &str, path: &str, body: &Value) -> io::Result<Answer> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.request_as(ADMINISTRATOR, method, path, body)?;
+            if answer.status != 429 || Instant::now() > until {
+                return Ok(answer);
+            }
+            sleep(Duration::from_millis(200));
+        }
+    }
+
     /// The object at this path as it is now; `None` if it can't be read.
     pub(super) fn get(&self, path: &str) -> Option<Value> {
-        let answer = self.request_as(ADMINISTRATOR, "GET", path, &Value::Null);
-        let answer = answer.ok().filter(Answer::is_success)?;
-        Some(answer.body)
+        let answer = self.request("GET", path, &Value::Null).ok()?;
+        answer.is_success().then_some(answer.body)
     }
 }
 

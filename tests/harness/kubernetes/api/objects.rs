@@ -1,52 +1,29 @@
 //! Reads and writes objects without kubectl, which takes a quarter of a second for each.
 
-use std::io;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 
-use super::{KubernetesApi, PATIENCE};
-use crate::kubernetes::control_plane::ADMINISTRATOR;
+use super::KubernetesApi;
 use crate::kubernetes::requests::Answer;
 
-/// Path of our API group.
-const GROUP: &str = "/apis/ipam-delegated.io/v1";
-
 impl KubernetesApi {
-    /// Sends a request with a user's token, from any network namespace. The body of a `PATCH` is a
-    /// JSON merge patch.
-    ///
-    /// # Errors
-    ///
-    /// The API server can't be reached, or doesn't answer.
-    pub fn request_as(
-        &self,
-        token: &str,
-        method: &str,
-        path: &str,
-        body: &Value,
-    ) -> io::Result<Answer> {
-        self.control_plane.request_as(token, method, path, body)
+    /// Path of a resource of our API group, or of its object of this name.
+    pub fn path(resource: &str, name: &str) -> String {
+        let path = format!("/apis/ipam-delegated.io/v1/{resource}");
+        match name {
+            "" => path,
+            name => format!("{path}/{name}"),
+        }
     }
 
-    /// Sends a request as the administrator, from any network namespace. Like kubectl, sends it
-    /// again if the API server asks for that, as it does after a start.
+    /// Sends a request as the administrator, from any network namespace.
     ///
     /// # Panics
     ///
     /// If the API server can't be reached.
     #[track_caller]
     pub fn request(&self, method: &str, path: &str, body: &Value) -> Answer {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let answer = self.request_as(ADMINISTRATOR, method, path, body);
-            let answer = answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
-            if answer.status != 429 || Instant::now() > until {
-                return answer;
-            }
-            sleep(Duration::from_millis(200));
-        }
+        let answer = self.control_plane.request(method, path, body);
+        answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
     /// As [`Self::request`]; returns the body of a successful answer.
@@ -68,7 +45,7 @@ impl KubernetesApi {
     /// If they can't be listed.
     #[track_caller]
     pub fn objects(&self, resource: &str) -> Vec<Value> {
-        let mut list = self.succeed("GET", &format!("{GROUP}/{resource}"), &Value::Null);
+        let mut list = self.succeed("GET", &Self::path(resource, ""), &Value::Null);
         match list["items"].take() {
             Value::Array(objects) => objects,
             other => panic!("{resource}: {other}"),
@@ -82,11 +59,10 @@ impl KubernetesApi {
     /// If the API server refuses it.
     #[track_caller]
     pub fn put(&self, resource: &str, object: &Value) {
-        let path = format!("{GROUP}/{resource}");
-        let created = self.request("POST", &path, object);
+        let created = self.request("POST", &Self::path(resource, ""), object);
         if created.status == 409 {
-            let path = format!("{path}/{}", object["metadata"]["name"].as_str().unwrap());
-            self.succeed("PATCH", &path, object);
+            let name = object["metadata"]["name"].as_str().unwrap();
+            self.succeed("PATCH", &Self::path(resource, name), object);
         } else {
             assert!(created.is_success(), "{object}: {created:?}");
         }
