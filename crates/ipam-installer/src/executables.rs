@@ -90,9 +90,14 @@ impl Placed {
             self.state = right.first().copied();
             return Ok(Vec::new());
         }
-        // The next check reads the new file once, and notes its state.
-        self.state = None;
         folder.replace_links(names, &content)?;
+        // The renames have set the change time. If somebody has changed the file since, the next
+        // check looks at all names again.
+        let path = folder.path_of(&names[0]);
+        self.state = match look(&path, &content).with_context(|| path.display().to_string())? {
+            Found::Wanted(state) => Some(state),
+            _ => None,
+        };
         Ok(names.clone())
     }
 
@@ -164,8 +169,8 @@ mod tests {
         let [mut old, mut new] = ["1.0.0", "2.0.0"].map(|version| placed(root.path(), version));
         assert!(!old.is_in_place().unwrap());
         assert_eq!(put(&mut old, None).unwrap(), ["ipam-delegated", "z"]);
-        assert!(put(&mut old, None).unwrap().is_empty());
         assert!(old.is_in_place().unwrap());
+        assert!(put(&mut old, None).unwrap().is_empty());
         put(&mut new, None).unwrap();
         assert!(!old.is_in_place().unwrap());
         let refused = put(&mut old, Some(&Version::new(1, 0, 0))).unwrap_err();
