@@ -291,13 +291,19 @@ fn an_address_is_that_of_the_sticky_key_that_it_was_given_to_last() {
     assert_eq!(sticky(&store), left);
 }
 
-#[test]
-fn a_sticky_key_with_another_address_leaves_the_former_one() {
-    let (_folder, node) = node();
+/// The address of the sticky key `a` is reserved by another node.
+fn store_with_a_taken_sticky_address() -> Store {
     let store = store_of_blue();
     store.put(of_key("a"), STICKY.as_bytes());
     store.put(of_address(ip(STICKY)), b"a");
     reserve(&store, "n2", "blue", STICKY);
+    store
+}
+
+#[test]
+fn a_sticky_key_with_another_address_leaves_the_former_one() {
+    let (_folder, node) = node();
+    let store = store_with_a_taken_sticky_address();
     let engine = &mut Interrupted::new(&store);
     let given = add(engine, &node, &json!([{"name": "blue", "sticky": "a"}])).unwrap();
     assert_ne!(given, [ip(STICKY)]);
@@ -311,10 +317,7 @@ fn a_sticky_key_with_another_address_leaves_the_former_one() {
 #[test]
 fn a_sticky_key_is_remembered_though_others_change_the_former_one_meanwhile() {
     let (_folder, node) = node();
-    let store = store_of_blue();
-    store.put(of_key("a"), STICKY.as_bytes());
-    store.put(of_address(ip(STICKY)), b"a");
-    reserve(&store, "n2", "blue", STICKY);
+    let store = store_with_a_taken_sticky_address();
     let engine = &mut Interrupted::with(&store, |store, change| {
         if change.write.iter().any(|(key, _)| *key == of_key("a")) {
             store.put(of_address(ip(STICKY)), b"b");
