@@ -213,9 +213,22 @@ fn an_endpoint_that_is_made_while_docker_answers_is_kept_with_its_address() {
     let Some((node, sandbox)) = node() else {
         return;
     };
+    let file = |name: &str| sandbox.root().join(name);
+    let [began, asked, made] = ["began", "asked", "made"].map(file);
+    let (_, body) = call_of("CreateEndpoint");
+    let mut body: Value = serde_json::from_str(&body).unwrap();
+    let network = json!({"Name": "net", "IPAM": {"Config": [{"Subnet": "10.95.0.0/24"}]}});
+    let id = body["NetworkID"].as_str().unwrap().to_owned();
+    // Docker is there before the daemon: an attempt that fails is repeated only a minute later.
+    let (has_begun, asks, is_made) = (began.clone(), asked.clone(), made.clone());
+    let _docker = FakeDocker::start_with(&sandbox, [(id, network)].into(), move || {
+        if has_begun.exists() {
+            fs::write(&asks, "").unwrap();
+            wait_for(|| is_made.exists());
+        }
+    });
     let daemon = DockerDaemon::start_on(&node, &sandbox, &["--unanswered-after=0s"]);
     let pool = daemon.pool("10.95.0.0/24", &json!({}));
-    let file = |name: &str| sandbox.root().join(name);
     configure_plugins(&sandbox, "web", &[json!({"type": "scripted"})]);
     sandbox.write_executable(
         "scripted",
@@ -226,9 +239,6 @@ fn an_endpoint_that_is_made_while_docker_answers_is_kept_with_its_address() {
         ),
     );
     call(&daemon, "CreateNetwork");
-    let [asked, made] = ["asked", "made"].map(file);
-    let (_, body) = call_of("CreateEndpoint");
-    let mut body: Value = serde_json::from_str(&body).unwrap();
     let ip = daemon.address(&pool, "10.95.0.7");
     body["Interface"] = json!({"Address": format!("{ip}/24")});
     thread::scope(|scope| {
@@ -236,17 +246,10 @@ fn an_endpoint_that_is_made_while_docker_answers_is_kept_with_its_address() {
             daemon.ok("/NetworkDriver.CreateEndpoint", &body);
             fs::write(&made, "").unwrap();
         });
-        wait_for(|| file("began").exists());
+        wait_for(|| began.exists());
         let before = comparisons(&sandbox);
-        let is_made = made.clone();
-        let network = json!({"Name": "net", "IPAM": {"Config": [{"Subnet": "10.95.0.0/24"}]}});
-        let id = body["NetworkID"].as_str().unwrap().to_owned();
-        let _docker = FakeDocker::start_with(&sandbox, [(id, network)].into(), move || {
-            fs::write(&asked, "").unwrap();
-            wait_for(|| is_made.exists());
-        });
         call(&daemon, "GetCapabilities");
-        wait_for(|| comparisons(&sandbox) > before);
+        wait_for(|| asked.exists() && comparisons(&sandbox) > before);
     });
     call(&daemon, "GetCapabilities");
     assert_eq!(sandbox.docker_files("endpoints").len(), 1);
