@@ -89,7 +89,11 @@ impl<'a> Engine<'a> {
         let (index, view) = match node.name.as_str() {
             "" => (None, View::none()),
             name => (
-                Some(HeldIndex::open(&node.cache_dir, name, boot_id(environment))),
+                Some(HeldIndex::open(
+                    &node.state_dir,
+                    name,
+                    boot_id(environment).as_deref(),
+                )),
                 View::open(
                     &node.cache_dir,
                     &cluster.settings.kubeconfig,

@@ -1,10 +1,12 @@
-//! Index of the addresses of each attachment on this node, in folders of `cacheDir`. Without it,
-//! each DEL would list by label, for which the API server reads all addresses of the cluster.
+//! Index of the addresses of each attachment on this node in this boot, in folders of `stateDir`.
+//! Without it, each DEL would list by label, for which the API server reads all addresses of the
+//! cluster. A node has one `stateDir`: with another one, it isn't the node that has registered. So
+//! all networks use one index.
 //!
 //! An attachment's folder has an empty file for each address. The file is created before the
 //! address, and removed after the address is deleted. So if the index is complete, an attachment
 //! without a folder has no address. In each boot, one list of the node's addresses completes the
-//! index. Calls create and remove these files without waiting for each other. If the folder can't
+//! index, and the indexes of earlier boots are removed. Calls create and remove these files without waiting for each other. If the folder can't
 //! be used, no address is created: another call that can use the folder would miss the address.
 //!
 //! `ipamctl` may create addresses for this node from elsewhere. It then annotates the node's
@@ -17,11 +19,11 @@ use std::path::{Path, PathBuf};
 use cluster::{HeldKey, Key};
 use cni::{Attachment, NetworkName};
 use rustix::fs::OFlags;
-use state_files::StateFolder;
+use state_files::{StateFolder, names_in};
 
 use crate::names::{hash, object_of};
 
-/// Name of the file that says in which boot the index was completed.
+/// Name of the file that says for which cluster and registration the index was completed.
 const COMPLETE: &str = "complete";
 
 /// Most times that an attachment's folder is created again, because another call for the same
@@ -33,38 +35,41 @@ pub(crate) struct HeldIndex {
     /// The folder, or why it can't be used.
     folder: Result<StateFolder, String>,
     path: PathBuf,
-    /// The boot's ID. Without it, the index is never complete.
-    boot: Option<String>,
 }
 
 impl HeldIndex {
-    /// The index of this node in this boot.
-    pub(crate) fn open(cache_dir: &Path, node: &str, boot: Option<String>) -> Self {
-        let path = cache_dir.join(format!("held_{node}"));
+    /// The index of this node in this boot. Without the boot's ID, it can't be used.
+    pub(crate) fn open(state_dir: &Path, node: &str, boot: Option<&str>) -> Self {
+        let of_node = state_dir.join(format!("held_{node}"));
+        let path = of_node.join(boot.unwrap_or_default());
+        let no_boot = || io::Error::other("the boot's ID can't be read");
         // Nobody else may rename the folder.
-        let folder = StateFolder::create(cache_dir).and_then(|_| StateFolder::create(&path));
+        let folder = boot
+            .ok_or_else(no_boot)
+            .and_then(|_| StateFolder::create(state_dir))
+            .and_then(|_| StateFolder::create(&of_node))
+            .and_then(|_| StateFolder::create(&path));
         let folder = folder.inspect_err(|error| {
             tracing::warn!(%error, folder = %path.display(), "each DEL lists addresses, and no ADD succeeds, since this folder can't be used");
         });
         Self {
             folder: folder.map_err(|error| format!("{}: {error}", path.display())),
             path,
-            boot,
         }
     }
 
     /// True if the index has every address of the node in this cluster.
     pub(crate) fn is_complete(&self, cluster: u64) -> bool {
-        let completed = self.completed().zip(self.stamp(cluster, None));
-        completed.is_some_and(|(content, stamp)| content.starts_with(stamp.as_bytes()))
+        let stamp = stamp(cluster, None);
+        self.completed()
+            .is_some_and(|content| content.starts_with(stamp.as_bytes()))
     }
 
     /// True if the index was completed after this revision of the node's registration was written.
     pub(crate) fn follows(&self, cluster: u64, registration: i64) -> bool {
-        let completed = self
-            .completed()
-            .zip(self.stamp(cluster, Some(registration)));
-        completed.is_some_and(|(content, stamp)| content == stamp.as_bytes())
+        let stamp = stamp(cluster, Some(registration));
+        self.completed()
+            .is_some_and(|content| content == stamp.as_bytes())
     }
 
     /// The content of the file [`COMPLETE`].
@@ -73,7 +78,8 @@ impl HeldIndex {
     }
 
     /// Notes `addresses`, which are all addresses that the node has in this cluster. Their list
-    /// was requested after the registration's revision was read.
+    /// was requested after the registration's revision was read. Removes the indexes of earlier
+    /// boots.
     pub(crate) fn complete(
         &self,
         cluster: u64,
@@ -81,9 +87,22 @@ impl HeldIndex {
         all: &[HeldKey],
     ) -> io::Result<()> {
         all.iter().try_for_each(|held| self.note(held))?;
-        let boot = io::Error::other("the boot's ID can't be read");
-        let stamp = self.stamp(cluster, registration).ok_or(boot)?;
-        self.usable()?.replace(COMPLETE, stamp.as_bytes())
+        self.usable()?
+            .replace(COMPLETE, stamp(cluster, registration).as_bytes())?;
+        self.remove_earlier_boots();
+        Ok(())
+    }
+
+    fn remove_earlier_boots(&self) {
+        let of_node = self.path.parent().unwrap_or(&self.path);
+        let boots = names_in(of_node).unwrap_or_default().into_iter();
+        for other in boots.map(|name| of_node.join(name)) {
+            if other != self.path
+                && let Err(error) = std::fs::remove_dir_all(&other)
+            {
+                tracing::debug!(%error, folder = %other.display(), "not removed");
+            }
+        }
     }
 
     fn usable(&self) -> io::Result<&StateFolder> {
@@ -97,15 +116,6 @@ impl HeldIndex {
     pub(crate) fn lock_of_lists(&self) -> io::Result<StateFolder> {
         self.usable()?;
         StateFolder::open(&self.path)
-    }
-
-    /// The content of the file [`COMPLETE`] for this boot; only its first line without a
-    /// registration.
-    fn stamp(&self, cluster: u64, registration: Option<i64>) -> Option<String> {
-        let registration =
-            registration.map_or_else(String::new, |revision| format!("{revision}\n"));
-        let boot = self.boot.as_ref()?;
-        Some(format!("{cluster:x} {boot}\n{registration}"))
     }
 
     /// The names of the addresses that an attachment may have.
@@ -172,6 +182,12 @@ impl HeldIndex {
     }
 }
 
+/// The content of the file [`COMPLETE`]; only its first line without a registration.
+fn stamp(cluster: u64, registration: Option<i64>) -> String {
+    let registration = registration.map_or_else(String::new, |revision| format!("{revision}\n"));
+    format!("{cluster:x}\n{registration}")
+}
+
 /// The name of the address.
 fn name(held: &HeldKey) -> String {
     let object = object_of(&Key::Held(held.clone()));
@@ -206,7 +222,7 @@ mod tests {
     }
 
     fn open(folder: &Path, boot: &str) -> HeldIndex {
-        HeldIndex::open(folder, "n1", Some(boot.to_owned()))
+        HeldIndex::open(folder, "n1", Some(boot))
     }
 
     #[test]
@@ -259,14 +275,12 @@ mod tests {
     }
 
     #[test]
-    fn without_a_boot_id_the_index_is_not_complete_and_keeps_its_notes() {
+    fn without_a_boot_id_nothing_is_noted() {
         let folder = tempfile::tempdir().unwrap();
         let index = HeldIndex::open(folder.path(), "n1", None);
-        let held = held("c1", "10.0.0.5");
-        index.note(&held).unwrap();
+        let error = index.note(&held("c1", "10.0.0.5")).unwrap_err().to_string();
+        assert!(error.ends_with("the boot's ID can't be read"), "{error}");
         assert!(index.complete(1, Some(7), &[]).is_err() && !index.is_complete(1));
-        let names = index.of(&held.network, &held.attachment);
-        assert_eq!(names.unwrap(), ["blue.10.0.0.5"]);
     }
 
     #[test]
@@ -280,9 +294,14 @@ mod tests {
             .unwrap();
         assert!(index.follows(1, 7) && !index.follows(1, 8) && !index.follows(2, 7));
         assert!(open(folder.path(), "b1").is_complete(1));
-        assert!(!open(folder.path(), "b2").is_complete(1));
         assert!(!open(folder.path(), "b1").is_complete(2));
-        let names = index.of(&held.network, &held.attachment);
-        assert_eq!(names.unwrap(), ["blue.10.0.0.5"]);
+        let of_boot = |boot| open(folder.path(), boot).of(&held.network, &held.attachment);
+        assert_eq!(of_boot("b1").unwrap(), ["blue.10.0.0.5"]);
+
+        let next = open(folder.path(), "b2");
+        assert!(!next.is_complete(1) && of_boot("b2").unwrap().is_empty());
+        next.complete(1, Some(9), &[]).unwrap();
+        assert!(!folder.path().join("held_n1/b1").exists());
+        assert!(open(folder.path(), "b2").is_complete(1));
     }
 }

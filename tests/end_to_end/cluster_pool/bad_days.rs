@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::chown;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use harness::{ApiProxy, KUBECTL, KUBERNETES_PROGRAMS, needs};
 use serde_json::{Value, json};
@@ -99,17 +99,17 @@ fn a_token_that_is_renewed_is_used_by_the_next_call() {
 fn folders_that_are_missing_emptied_or_unusable_lose_no_address() {
     needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
     let (cluster, config) = with_pool();
-    let cache = cluster.sandbox.root().join("n1/cache");
+    let of_node = cluster.sandbox.root().join("n1");
     shared(&cluster).add("first", &config).result();
     shared(&cluster).del("first", &config).nothing();
-    // After this prefix, the name has a hash of the kubeconfig's path.
-    let folder = |start: &str| {
-        let entries = fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap());
-        let mut named =
-            entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(start));
-        named.next().unwrap().path()
+    let entries = |folder: &Path| {
+        let entries = fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().path())
     };
-    let [index, view] = ["held_n1", "view_"].map(folder);
+    let index = of_node.join("engine-state/held_n1");
+    // The name has a hash of the kubeconfig's path.
+    let is_view = |path: &PathBuf| path.to_string_lossy().contains("/view_");
+    let view = entries(&of_node.join("cache")).find(is_view).unwrap();
     let remove = |path: &Path| {
         let _ = fs::remove_dir_all(path).or_else(|_| fs::remove_file(path));
     };
@@ -157,16 +157,30 @@ fn folders_that_are_missing_emptied_or_unusable_lose_no_address() {
     }
     // GC asks the API server, so it finds an address without a note.
     shared(&cluster).add("noted", &config).result();
-    for entry in fs::read_dir(&index).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_type().unwrap().is_dir() {
-            fs::remove_dir_all(entry.path()).unwrap();
-        }
+    let of_boot = entries(&index).next().unwrap();
+    for attachment in entries(&of_boot).filter(|path| path.is_dir()) {
+        fs::remove_dir_all(attachment).unwrap();
     }
     shared(&cluster).gc(&[], &config).nothing();
     let gc = shared(&cluster).alone("ipam-da-kubernetes", "GC", "", &config);
     gc.nothing();
     assert!(cluster.held().is_empty(), "{:?}", cluster.held());
+}
+
+#[test]
+fn a_network_with_two_configurations_has_one_list_of_the_nodes_addresses() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let (cluster, config) = with_pool();
+    let mut other = config.clone();
+    other["ipam"]["kubernetes"]["cacheDir"] = json!(cluster.sandbox.root().join("n1/other-cache"));
+    let alone = |command: &str, container: &str, config: &Value| {
+        shared(&cluster).alone("ipam-da-kubernetes", command, container, config)
+    };
+    for container in ["first", "second", "third"] {
+        alone("ADD", container, &config).result();
+        alone("DEL", container, &other).nothing();
+        assert!(cluster.held().is_empty(), "{:?}", cluster.held());
+    }
 }
 
 #[test]
@@ -179,8 +193,8 @@ fn locks_of_the_view_that_a_stopped_process_holds_keep_nobody_from_an_address() 
     shared.define("blue", &json!({"subnet": "10.2.0.0/24"}));
     let config = shared.config("n1", &shared.addresses(), &json!(pools));
     shared.add("a", &config).result();
-    let cache = shared.sandbox().root().join("n1/cache");
-    let mut folders = vec![cache];
+    let of_node = shared.sandbox().root().join("n1");
+    let mut folders = vec![of_node.join("cache"), of_node.join("engine-state/held_n1")];
     let mut locked = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).unwrap() {

@@ -157,12 +157,12 @@ fn on_a_full_disk_what_cant_be_noted_isnt_given_and_what_is_held_is_released() {
     needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
     let of = OnDisks::new();
     for (folder, full, is_given) in [
-        (Folder::CacheDir, Full::Files, false),
-        // A note is an empty file, which needs no block.
+        (Folder::CacheDir, Full::Files, true),
         (Folder::CacheDir, Full::Bytes, true),
         (Folder::View, Full::Files, true),
         (Folder::View, Full::Bytes, true),
-        (Folder::StateDir, Full::Files, true),
+        (Folder::StateDir, Full::Files, false),
+        // A note is an empty file, which needs no block.
         (Folder::StateDir, Full::Bytes, true),
     ] {
         println!("{folder:?} {full:?}");
@@ -237,7 +237,7 @@ fn an_add_that_cant_use_the_index_gives_nothing_that_a_later_del_would_miss() {
     let of = OnDisks::new();
     of.call("ADD", "kept").result();
     of.call("ADD", "ended").result();
-    let index = of.path(Folder::CacheDir).join("held_n1");
+    let index = of.path(Folder::StateDir).join("held_n1");
     let away = index.with_extension("away");
     fs::rename(&index, &away).unwrap();
     fs::write(&index, "").unwrap();

@@ -81,9 +81,9 @@ fn no_strange_answer_counts_as_a_release_or_as_a_missing_address() {
     needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
     with_node(|cluster, node| {
         node.run("DEL", "other").nothing();
-        let cache = cluster.sandbox.root().join("n1/cache");
+        let state = cluster.sandbox.root().join("n1/engine-state");
         let without_index = || {
-            let _ = fs::remove_dir_all(cache.join("held_n1"));
+            let _ = fs::remove_dir_all(state.join("held_n1"));
         };
         for command in ["DEL", "GC", "CHECK", "STATUS"] {
             walk(node, command, &|| ());

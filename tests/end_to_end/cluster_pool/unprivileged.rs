@@ -114,7 +114,6 @@ fn a_cache_folder_of_another_user_is_not_written_to_and_not_believed() {
     std::os::unix::fs::chown(&theirs, Some(65534), Some(65534)).unwrap();
     let mut other = config.clone();
     other["ipam"]["kubernetes"]["cacheDir"] = json!(theirs);
-    // The index in the planted folder would know nothing of `a`.
     shared.del("b", &other).nothing();
     shared.del("a", &other).nothing();
     assert_eq!(below(&victim), [""; 0].map(PathBuf::from));
