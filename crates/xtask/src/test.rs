@@ -54,14 +54,19 @@ const OF_A_RELEASE: [&str; 6] = [
     "releases::",
 ];
 
-/// Parts of the names of further tests that use no plugin of the one file.
-const OF_ONE_FORM: [&str; 7] = [
+/// Parts of the names of further tests that don't depend on the form: they use no plugin of the one
+/// file, or only as other tests do.
+const OF_ONE_FORM: [&str; 11] = [
+    "cluster::conflicts",
     "cluster::files",
+    "cluster::identity",
     "cluster::killed",
     "cluster::not_etcd",
+    "cluster::re",
     "cluster_pool",
     "docker",
     "installer",
+    "ipamctl",
     "kubernetes",
 ];
 
