@@ -113,10 +113,17 @@ fn must_be_gone(attachment: &NetworkAttachment<'_>) -> Result<()> {
                 of_node.map(|holder| holder.container_id)
             }
         };
+        let why = match &directory.cluster {
+            None => "the chain does not keep its addresses there",
+            Some(_) => {
+                "no plugin of this node has created it, or the chain does not keep its addresses \
+                 there; if its container has ended, delete it with the engine's own tool, such as \
+                 kubectl"
+            }
+        };
         ensure!(
             container.is_none_or(|container| container != attachment.container),
-            "{attachment}: DEL has succeeded, and {} is still there: the chain does not keep its \
-             addresses there",
+            "{attachment}: DEL has succeeded, and {} is still there: {why}",
             path.display()
         );
     }
