@@ -105,14 +105,17 @@ impl<'a> Cache<'a> {
     }
 
     /// The encoded catalogue in the cache; `None` if it is of another configuration or other
-    /// files, or cut off.
+    /// files, cut off, or of a build with another format.
     fn load(&self, files: &Files) -> Option<Vec<u8>> {
         let mut content = self.folder.read(&self.name).ok()?;
         let Some(behind) = content.strip_prefix(&*self.key(files)) else {
             tracing::debug!("the catalogue has changed since it was read last");
             return None;
         };
-        let bytes: &[u8] = postcard::from_bytes(behind).ok()?;
+        let (bytes, rest): (&[u8], _) = postcard::take_from_bytes(behind).ok()?;
+        if !rest.is_empty() {
+            return None;
+        }
         let start = content.len() - bytes.len();
         content.drain(..start);
         Some(content)
