@@ -23,9 +23,6 @@ use crate::log::{self, Context, LinkedLog};
 use crate::signals::Signals;
 use crate::stdio::{print, read_stdin, write_to_stderr};
 
-/// The text of `EMFILE`, strerror(3).
-const TOO_MANY_OPEN_FILES: &str = "Too many open files";
-
 /// Runs a plugin as this process: the complete `main` of its executable.
 ///
 /// If the result of an ADD can't be printed because the caller has ended, the plugin's DEL undoes
@@ -340,8 +337,11 @@ fn defect(panic: &(dyn Any + Send)) -> Error {
     let text = panic.downcast_ref::<&str>().copied();
     let message = text.or_else(|| Some(panic.downcast_ref::<String>()?.as_str()));
     let message = message.unwrap_or("no message");
-    // Some libraries panic if they get no descriptor.
-    if message.contains(TOO_MANY_OPEN_FILES) {
+    // Some libraries panic if they get no descriptor. The text of the error depends on the C library,
+    // and ENFILE, which is another limit, begins with the same words.
+    let number = Errno::MFILE.raw_os_error();
+    let forms = [format!("code: {number},"), format!("(os error {number})")];
+    if forms.iter().any(|form| message.contains(form)) {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         return Error::io(
             format_args!("the limit of {limit} open files (RLIMIT_NOFILE) is too low"),
@@ -379,13 +379,19 @@ mod tests {
 
     #[test]
     fn a_panic_for_lack_of_descriptors_is_no_defect() {
-        let error_of = |errno: Errno| {
-            let error = io::Error::from(errno);
-            caught::<()>(|| panic!("failed to create UnixStream: {error:?}")).unwrap_err()
-        };
-        let error = error_of(Errno::MFILE);
-        assert_eq!(error.code, code::IO, "{error}");
-        assert!(error.msg.contains("RLIMIT_NOFILE"), "{error}");
-        assert_eq!(error_of(Errno::INVAL).code, code::INTERNAL);
+        let error_of = |why: String| caught::<()>(|| panic!("no UnixStream: {why}")).unwrap_err();
+        let error = io::Error::from(Errno::MFILE);
+        // As musl's strerror(3) says it.
+        let musl =
+            r#"Os { code: 24, kind: Uncategorized, message: "No file descriptors available" }"#;
+        for why in [format!("{error:?}"), error.to_string(), musl.to_owned()] {
+            let error = error_of(why);
+            assert_eq!(error.code, code::IO, "{error}");
+            assert!(error.msg.contains("RLIMIT_NOFILE"), "{error}");
+        }
+        for errno in [Errno::INVAL, Errno::NFILE] {
+            let error = error_of(format!("{:?}", io::Error::from(errno)));
+            assert_eq!(error.code, code::INTERNAL, "{error}");
+        }
     }
 }
