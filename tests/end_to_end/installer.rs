@@ -63,6 +63,24 @@ fn a_folder_that_is_a_link_is_followed_and_a_dangling_one_named() {
 }
 
 #[test]
+fn only_root_may_write_to_a_new_folder_whatever_the_umask() {
+    let installation = Installation::default();
+    let release = installation.release("1.0.0");
+    let sbin = installation.path("new/sbin");
+    let word = format!("--sbin={}", sbin.display());
+    let call = installation.call(&release, &["--once", &word]);
+    let call = call.through(&["sh", "-c", "umask 0; exec \"$0\" \"$@\""]);
+    call.run().nothing();
+    for folder in [
+        &installation.sandbox.plugins(),
+        &sbin,
+        &installation.path("new"),
+    ] {
+        assert_eq!(fs::metadata(folder).unwrap().mode() & 0o7777, 0o755);
+    }
+}
+
+#[test]
 fn a_foreign_file_forbids_an_installation_and_all_stays_as_it_was() {
     let installation = Installation::default();
     let [old, new] = ["1.0.0", "2.0.0"].map(|version| installation.release(version));

@@ -3,9 +3,9 @@
 //! A new file is written beside the old one and renamed. Readers get the old file or the new one;
 //! running calls keep the old file.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ impl Folder {
     /// It can't be created or written, or another installation is running in it.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let shown = || path.display().to_string();
-        fs::create_dir_all(path)
+        create_all(path, 0o755)
             .map_err(|error| match fs::read_link(path) {
                 Ok(to) => anyhow!("it is a link to {}, which isn't there", to.display()),
                 Err(_) => error.into(),
@@ -194,6 +194,15 @@ pub(crate) fn explained(folder: &File, error: io::Error) -> anyhow::Error {
         ));
     }
     error
+}
+
+/// Creates a folder and its missing parents with this mode, whatever the umask allows others.
+///
+/// # Errors
+///
+/// An I/O error. An existing folder is none.
+pub(crate) fn create_all(path: &Path, mode: u32) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(mode).create(path)
 }
 
 /// Creates and locks the lock file, which only root can open.

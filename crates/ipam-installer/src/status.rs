@@ -7,6 +7,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::folder::create_all;
+
 /// State of a running installer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Status {
@@ -40,7 +42,7 @@ impl Status {
     pub(crate) fn write(&self, file: &Path) -> Result<()> {
         let failed = || format!("{}", file.display());
         if let Some(folder) = file.parent() {
-            fs::create_dir_all(folder).with_context(failed)?;
+            create_all(folder, 0o755).with_context(failed)?;
         }
         let new = file.with_extension("new");
         fs::write(&new, serde_json::to_vec(self)?).with_context(failed)?;

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::config_map::Files;
-use crate::folder::Folder;
+use crate::folder::{Folder, create_all};
 use crate::node::Node;
 
 /// The key of an `ipam` section that names the catalogue.
@@ -91,7 +91,7 @@ pub(crate) fn check(
 /// An I/O error.
 pub(crate) fn write_copies(folder: &Path, files: &Files) -> Result<()> {
     let write = || -> std::io::Result<()> {
-        fs::create_dir_all(folder)?;
+        create_all(folder, 0o700)?;
         let mut files = files.iter();
         files.try_for_each(|(name, content)| fs::write(folder.join(name), content))
     };
