@@ -59,9 +59,12 @@ fn each_command_that_leaks_prints_releases_its_leak_and_nothing_else() {
         "10.77.0.52",
         "it's $(not) a name\r\neth0",
     );
+    // Names that look like options.
+    reserve(&sandbox, "testnet", "10.77.0.53", "-rf\r\neth0");
+    reserve(&sandbox, "testnet", "10.77.0.54", "c2\r\n--all");
     let rows = json_of(&sandbox, &["leaks"]);
     let rows = rows.as_array().unwrap();
-    assert_eq!(rows.len(), 8, "{rows:?}");
+    assert_eq!(rows.len(), 10, "{rows:?}");
     for row in rows {
         let mut expected = reserved(&sandbox);
         let network = row["network"].as_str().unwrap();

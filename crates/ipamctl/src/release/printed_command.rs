@@ -19,11 +19,15 @@ pub(crate) fn release_command(node: &Node, attachment: &NetworkAttachment<'_>) -
         Some(_) => ("--container", attachment.container),
         None => ("--address", ip.as_str()),
     };
-    let mut names = vec![option, name, "--network", attachment.network];
-    if let Some(ifname) = attachment.ifname {
-        names.extend(["--ifname", ifname]);
+    let mut names = vec![(option, name), ("--network", attachment.network)];
+    names.extend(attachment.ifname.map(|ifname| ("--ifname", ifname)));
+    for (option, name) in names {
+        // A file may have a name that looks like an option.
+        match name.starts_with('-') {
+            true => words.push(format!("{option}={name}")),
+            false => words.extend([option.to_owned(), name.to_owned()]),
+        }
     }
-    words.extend(names.into_iter().map(str::to_owned));
     let quoter = Quoter::new().allow_nul(true);
     let quoted = quoter.join(words.iter().map(String::as_str));
     quoted.expect("only a NUL can't be quoted")
