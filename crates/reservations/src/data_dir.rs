@@ -74,7 +74,7 @@ impl<'a> DataDir<'a> {
         }
     }
 
-    /// Removes indexes that were not changed for a day, such as those of directories that are gone.
+    /// Removes indexes that were not used for a day, such as those of directories that are gone.
     pub fn remove_leftover_indexes(&self) {
         if let Some(folder) = self.cache() {
             leftover_indexes::remove(folder);

@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, SystemTime};
 
 use ipam::Interval;
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,9 @@ pub(crate) use entry::{Entry, HolderKey};
 
 /// Version of the format.
 const FORMAT: u32 = 5;
+
+/// A use is noted if the last change or noted use was longer ago: most uses need no write.
+const USE_NOTED: Duration = Duration::from_secs(60 * 60);
 
 /// Bytes that are read at once from the start of the file. While few addresses are taken, this
 /// is the whole file.
@@ -210,6 +214,17 @@ impl Index {
     pub(crate) fn note(&mut self, ip: IpAddr, holder: Option<HolderKey>) {
         self.new.push(ip);
         self.changed.insert(ip, holder);
+    }
+
+    /// Notes that the index is used by somebody who writes none, so that it isn't removed by its age
+    /// while the directory doesn't change.
+    pub(crate) fn note_use(&self) {
+        let Some(stored) = &self.stored else { return };
+        let file = stored.journal.file();
+        let modified = file.metadata().and_then(|metadata| metadata.modified());
+        if modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > USE_NOTED)) {
+            let _ = file.set_modified(SystemTime::now());
+        }
     }
 
     /// True if the index was made from the directory's files, not read from its own file.

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use state_files::{StateFolder, names_in};
 
-/// An index that was not changed for this time is removed.
+/// An index that was neither changed nor used for this time is removed.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Removes every index that was not changed for a day, and the files of earlier versions and killed
-/// processes of the same age. Each is a cache: a call that needs a removed index writes it again.
+/// Removes every index that was neither changed nor used for a day, and the files of earlier versions
+/// and killed processes of the same age. Each is a cache: a call for the directory's own network
+/// writes it again. One for another network reads it only ([`Index::note_use`]).
+///
+/// [`Index::note_use`]: crate::index::Index::note_use
 pub(crate) fn remove(folder: &StateFolder) {
     let is_old = |name: &String| {
         let metadata = fs::symlink_metadata(folder.path_of(name));

@@ -79,7 +79,11 @@ impl DataDir<'_> {
             let index = self
                 .cache()
                 .and_then(|folder| Index::open(folder, id, version));
-            if let Some(Ok(ips)) = index.map(|mut index| index.candidates(key)) {
+            let candidates = |mut index: Index| {
+                index.note_use();
+                index.candidates(key)
+            };
+            if let Some(Ok(ips)) = index.map(candidates) {
                 // A file that can't be read may be one that is sought.
                 return Ok(holds(&ips).unwrap_or(true));
             }

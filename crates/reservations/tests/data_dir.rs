@@ -141,7 +141,7 @@ fn a_status_opens_what_an_add_would_open_or_make() {
 }
 
 #[test]
-fn an_index_that_was_not_changed_for_a_day_is_removed() {
+fn an_index_that_was_not_used_for_a_day_is_removed() {
     let folder = TempDir::new().unwrap();
     reserve(folder.path(), "net", "c1");
     let cache = folder.path().join("cache");
@@ -159,10 +159,19 @@ fn an_index_that_was_not_changed_for_a_day_is_removed() {
     data_dir.remove_leftover_indexes();
     assert_eq!(indexes().len(), 2);
     let yesterday = SystemTime::now() - Duration::from_secs(25 * 60 * 60);
-    for path in indexes().iter().filter(|path| !of_net.contains(path)) {
+    for path in indexes() {
         let file = fs::File::options().write(true).open(path).unwrap();
         file.set_modified(yesterday).unwrap();
     }
+    // A DEL for another network asks it, and would read all files without it.
+    let other = Settings {
+        network: name("other"),
+        ..settings(folder.path())
+    };
+    let c1 = attachment("c1");
+    let sought = Sought::Attachment(&c1, &[]);
+    let held = DataDir::new(other).may_hold(&name("net"), sought);
+    assert!(!held.unwrap());
     data_dir.remove_leftover_indexes();
     assert_eq!(indexes(), of_net);
 }
