@@ -179,8 +179,11 @@ pub fn reconcile_blocks(
                 let overlapping = others.iter().find(|other| overlap(other.block, cidr));
                 let state = match overlapping {
                     Some(other) if other.block != cidr => {
-                        let (block, owner) = (other.block, other.node());
-                        Reconciled::Conflict(format!("block {block} is node {owner}'s"))
+                        let block = other.block;
+                        Reconciled::Conflict(match &other.owner {
+                            Some(owner) => format!("block {block} is node {}'s", owner.node),
+                            None => format!("block {block} is held by content that isn't ours"),
+                        })
                     }
                     _ => reconcile_block(engine, identity, pools, &known, &pool, cidr, &owner)?,
                 };

@@ -202,8 +202,8 @@ fn a_mark_that_was_written_again_stays() {
 /// The outcome of each block.
 type States = Vec<(String, Reconciled)>;
 
-/// The blocks in the store with their owners.
-type Owners = Vec<(Key, BlockOwner)>;
+/// The blocks in the store with their owners; `None` for foreign content.
+type Owners = Vec<(Key, Option<BlockOwner>)>;
 
 /// The blocks that `n0` claims again in `green`, a pool with four blocks, of which its file has
 /// the first. `change` changes the store and the node's reservations before, `meanwhile` during it.
@@ -235,7 +235,7 @@ fn reconciled_blocks(
     (
         states.collect(),
         blocks
-            .map(|(key, value)| (key, BlockOwner::parse(&value).unwrap()))
+            .map(|(key, value)| (key, BlockOwner::parse(&value)))
             .collect(),
     )
 }
@@ -285,14 +285,20 @@ fn the_block_of_a_reserved_address_is_claimed_though_the_file_lacks_it() {
 
 #[test]
 fn a_lost_block_that_overlaps_with_one_of_another_length_is_a_conflict() {
-    let (states, blocks) = reconciled_blocks(
-        |store, _| {
-            store.delete(&green(LISTED));
-            store.put(green("10.0.0.0/28"), &BlockOwner::new("n2").to_value());
-        },
-        |_, _| (),
-    );
-    let state = Reconciled::Conflict("block 10.0.0.0/28 is node n2's".to_owned());
-    assert_eq!(states, [(LISTED.to_owned(), state)]);
-    assert_eq!(blocks.len(), 1);
+    let foreign = b"by hand".to_vec();
+    for (value, owner) in [
+        (BlockOwner::new("n2").to_value(), "node n2's"),
+        (foreign, "held by content that isn't ours"),
+    ] {
+        let (states, blocks) = reconciled_blocks(
+            |store, _| {
+                store.delete(&green(LISTED));
+                store.put(green("10.0.0.0/28"), &value);
+            },
+            |_, _| (),
+        );
+        let state = Reconciled::Conflict(format!("block 10.0.0.0/28 is {owner}"));
+        assert_eq!(states, [(LISTED.to_owned(), state)]);
+        assert_eq!(blocks.len(), 1);
+    }
 }
