@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use crate::config_map::Files;
-use crate::folder::{Folder, explained};
+use crate::folder::{Folder, NEW, explained};
 use crate::installed_file::FileState;
 use crate::manifest::{self, MANIFEST};
 
@@ -107,34 +107,49 @@ pub(crate) fn put(
         .with_context(|| folder.path().display().to_string())
 }
 
-/// Installs removed conflists again, and their manifest.
+/// The name of a conflist that is put aside. No runtime reads it, and a later installation removes it.
+fn aside(name: &str) -> String {
+    format!("{NEW}-{name}")
+}
+
+/// Renames these conflists to names that no runtime reads.
 ///
 /// # Errors
 ///
 /// An I/O error.
-pub(crate) fn put_back(folder: &Folder, all: &Files, installed: &[String]) -> Result<()> {
-    let changes = Changes {
-        written: installed
-            .iter()
-            .filter(|name| all.contains_key(*name))
-            .cloned()
-            .collect(),
-        installed: installed.to_vec(),
-        ..Changes::default()
-    };
-    put(folder, all, &changes, &mut Arrived::new())
+pub(crate) fn put_aside(folder: &Folder, installed: &[String]) -> Result<()> {
+    let mut names = installed.iter();
+    names.try_for_each(|name| rename(folder, name, &aside(name)))
 }
 
-/// Removes these conflists, and then the manifest.
+/// Gives conflists that were put aside their names again. That needs no space on the disk.
+///
+/// # Errors
+///
+/// An I/O error.
+pub(crate) fn put_back(folder: &Folder, installed: &[String]) -> Result<()> {
+    let mut names = installed.iter();
+    names.try_for_each(|name| rename(folder, &aside(name), name))
+}
+
+/// Renames a file. A missing one is no error.
+fn rename(folder: &Folder, from: &str, to: &str) -> Result<()> {
+    match fs::rename(folder.path_of(from), folder.path_of(to)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        renamed => renamed.with_context(|| folder.path_of(from).display().to_string()),
+    }
+}
+
+/// Removes the conflists that were put aside, and then the manifest.
 ///
 /// # Errors
 ///
 /// An I/O error.
 pub(crate) fn remove(folder: &Folder, installed: &[String]) -> Result<()> {
-    let names = installed.iter().map(String::as_str);
-    for name in names.chain([MANIFEST]) {
-        let shown = || folder.path_of(name).display().to_string();
-        folder.remove(name).with_context(shown)?;
+    let names = installed.iter().map(|name| aside(name));
+    for name in names.chain([MANIFEST.to_owned()]) {
+        let shown = || folder.path_of(&name).display().to_string();
+        folder.remove(&name).with_context(shown)?;
     }
     Ok(folder.file().sync_all()?)
 }
@@ -243,7 +258,17 @@ mod tests {
         assert_eq!(inode(), before);
         let installed = manifest::installed_files(path).unwrap();
         assert_eq!(installed, ["d.conflist"]);
-        remove(&Folder::open(path).unwrap(), &installed).unwrap();
+        let folder = Folder::open(path).unwrap();
+        let d = || fs::metadata(path.join("d.conflist")).map(|metadata| metadata.ino());
+        let ours = d().unwrap();
+        put_aside(&folder, &installed).unwrap();
+        assert!(d().is_err());
+        // The same file, so a full disk doesn't matter.
+        put_back(&folder, &installed).unwrap();
+        assert_eq!(d().unwrap(), ours);
+        put_aside(&folder, &installed).unwrap();
+        remove(&folder, &installed).unwrap();
+        drop(folder);
         assert_eq!(fs::read_dir(path).unwrap().count(), 1);
         assert_eq!(inode(), before);
     }

@@ -70,14 +70,14 @@ fn remove_conflists(node: &Node, net: &Path) -> Result<()> {
     let folder = Folder::open(net)?;
     let installed = manifest::installed_files(net)?;
     // They name the folders of reservations and records.
-    let all = verify::in_folder(net)?;
     let copies = folder.path_of(verify::SCRATCH);
-    verify::write_copies(&copies, &all)?;
-    conflists::remove(&folder, &installed)?;
-    if let Err(error) = in_use::refuse(node, &copies) {
-        conflists::put_back(&folder, &all, &installed)?;
+    verify::write_copies(&copies, &verify::in_folder(net)?)?;
+    let refused = conflists::put_aside(&folder, &installed);
+    if let Err(error) = refused.and_then(|()| in_use::refuse(node, &copies)) {
+        conflists::put_back(&folder, &installed)?;
         return Err(error);
     }
+    conflists::remove(&folder, &installed)?;
     say("removed", net, &installed);
     Ok(())
 }
