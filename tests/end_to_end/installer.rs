@@ -81,6 +81,20 @@ fn only_root_may_write_to_a_new_folder_whatever_the_umask() {
 }
 
 #[test]
+fn an_uninstallation_removes_what_a_killed_one_has_left() {
+    let installation = Installation::default();
+    let release = installation.release("1.0.0");
+    let net = installation.path("cni/net.d");
+    // It was killed after the removal of the manifest.
+    fs::create_dir_all(net.join(".ipam-installer.new-check")).unwrap();
+    fs::write(net.join(".ipam-installer.new-check/a.conflist"), "{}").unwrap();
+    fs::write(net.join(".ipam-installer.lock"), "").unwrap();
+    let output = installation.call(&release, &["--uninstall"]).run();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(fs::read_dir(&net).unwrap().count(), 0);
+}
+
+#[test]
 fn a_foreign_file_forbids_an_installation_and_all_stays_as_it_was() {
     let installation = Installation::default();
     let [old, new] = ["1.0.0", "2.0.0"].map(|version| installation.release(version));

@@ -40,6 +40,8 @@ pub(crate) fn uninstall(node: &Node) -> Result<()> {
         node.leave();
         return Err(error);
     }
+    // One that was killed may have left something behind the manifest.
+    Folder::clean(net)?;
     for pools in pools {
         if catalogue::is_installed(pools)? {
             let parent = pools.parent().context("--pools has no parent")?;
