@@ -180,7 +180,7 @@ impl Tables {
         let mut reach = PER_PAGE;
         loop {
             let (from, to) = (guess.saturating_sub(reach), end.min(guess + reach));
-            if (from == 0 || is_before(self, from - 1)?) && (to == end || !is_before(self, to)?) {
+            if (from == 0 || is_before(self, from)?) && (to == end || !is_before(self, to)?) {
                 return self.partition_point(from..to, is_before);
             }
             reach *= 4;
