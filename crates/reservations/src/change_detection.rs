@@ -97,4 +97,15 @@ mod tests {
         assert_eq!(version(&directory).0[..2], ours.0[..2]);
         assert_ne!(version(&directory), ours);
     }
+
+    #[test]
+    fn a_version_has_a_time_that_the_kernel_does_not_set_any_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::open(folder.path()).unwrap().unwrap();
+        let of_kernel = version(&directory);
+        let ours = Version::renew(&directory).unwrap();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        assert!(ours.0[0] < i64::try_from(now.as_secs()).unwrap());
+        assert!(ours.0[0] >= of_kernel.0[0] - 1);
+    }
 }

@@ -178,6 +178,9 @@ fn size_is_in_proportion_to_the_reservations_however_they_are_distributed() {
         place.build(0, entries);
         let size = place.bytes().len();
         assert!(size < 4096 + 100 * many as usize, "{size} bytes");
+        // The journal may have more lines than that of a small index.
+        let most = place.open(0).unwrap().stored.unwrap().most;
+        assert!((2 * SHORT_JOURNAL..=LONG_JOURNAL).contains(&most), "{most}");
         let mut index = place.open(0).unwrap();
         assert!(index.candidates(last.1).unwrap().contains(&last.0));
         // Few pages are read, however many entries have one holder.
@@ -301,5 +304,52 @@ fn the_journal_is_bounded_and_the_tables_then_say_the_same() {
             Some(v4([10, 11, 9, 9][usize::try_from(n % 4).unwrap()])),
             "{n}"
         );
+    }
+}
+
+#[test]
+fn an_index_of_another_directory_is_not_used() {
+    let place = Place::new();
+    place.build(0, vec![entry(v4(1), 1)]);
+    let other = FileId { inode: 3, ..ID };
+    let folder = &place.folder;
+    folder.replace(&file_name(other), &place.bytes()).unwrap();
+    assert!(Index::open(folder, other, version(0)).is_none());
+    assert!(place.open(0).is_some());
+}
+
+#[test]
+fn entries_are_found_however_their_keys_are_distributed() {
+    let keys: [fn(u64) -> HolderKey; 2] = [|n| HolderKey(n + 1), |n| HolderKey(u64::MAX - n)];
+    for key in keys {
+        let place = Place::new();
+        let entries = (0..2_000_u32).map(|n| (v4(n), key(n.into())));
+        place.build(0, entries.collect());
+        for n in (0..2_000_u32).step_by(7) {
+            let mut index = place.open(0).unwrap();
+            assert_eq!(index.candidates(key(n.into())).unwrap(), [v4(n)]);
+        }
+    }
+}
+
+/// Indexes are read by later versions: if a key changes, [`FORMAT`] must change, too.
+#[test]
+fn the_key_of_a_container_is_the_same_in_every_build() {
+    let keys = ["", "c1", "c2"].map(|container_id| HolderKey::of(container_id).0);
+    assert_eq!(
+        keys,
+        [
+            0x8570_e254_50bb_d481,
+            0xf345_853b_91c2_f78d,
+            0x98a3_228b_de15_d658
+        ]
+    );
+}
+
+#[test]
+fn every_bit_of_the_seed_changes_a_checksum() {
+    let of_seed = |seed| checked::checksum(seed, b"c1");
+    for bit in 0..64 {
+        assert_ne!(of_seed(1 << bit), of_seed(0), "{bit}");
     }
 }
