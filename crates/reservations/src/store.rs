@@ -2,6 +2,8 @@
 
 mod given_last;
 mod holders;
+#[cfg(test)]
+mod tests;
 mod upkeep;
 
 use std::cell::Cell;
