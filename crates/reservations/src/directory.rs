@@ -204,4 +204,18 @@ mod tests {
             matches!(&all[3..], [(_, State::Reserved(reservation))] if reservation.container_id == "c1")
         );
     }
+
+    #[test]
+    fn a_reservation_that_was_removed_since_it_was_listed_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::open(folder.path()).unwrap().unwrap();
+        assert!(directory.read_listed("10.0.0.2".parse().unwrap()).is_none());
+    }
+
+    #[test]
+    fn an_error_that_does_not_prove_that_there_is_no_directory_is_returned() {
+        assert!(Directory::find(Path::new("/nowhere")).unwrap().is_none());
+        // No path: it has a zero.
+        assert!(Directory::find(Path::new("/no\0where")).is_err());
+    }
 }

@@ -160,4 +160,23 @@ mod tests {
         assert!(Lock::acquire(&directory(folder.path()), None).is_err());
         assert!(!victim.exists());
     }
+
+    #[test]
+    fn a_directory_that_was_removed_has_no_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = directory(folder.path());
+        fs::remove_dir(folder.path()).unwrap();
+        assert!(Lock::acquire(&directory, None).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_lock_whose_path_can_not_be_followed_any_more_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("net");
+        fs::create_dir(&path).unwrap();
+        let directory = directory(&path);
+        fs::rename(&path, folder.path().join("moved")).unwrap();
+        std::os::unix::fs::symlink(&path, &path).unwrap();
+        assert!(Lock::acquire(&directory, None).is_err());
+    }
 }

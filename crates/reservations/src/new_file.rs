@@ -349,4 +349,40 @@ mod tests {
         assert_eq!(fs::read(victim.path()).unwrap(), b"precious");
         assert_eq!(names(folder.path()), ["a", "b"]);
     }
+
+    #[test]
+    fn a_missing_file_is_not_replaced() {
+        let (folder, directory) = directory();
+        replace_if(&directory, "a", content(b"new"), |_| true).unwrap_err();
+        assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn two_files_of_killed_processes_have_different_names_and_both_are_leftovers() {
+        let (folder, directory) = directory();
+        let mut unfinished = [temporary_name(), temporary_name(), UNFINISHED.to_owned()];
+        for name in &unfinished {
+            File::create_new(folder.path().join(name)).unwrap();
+        }
+        for other in ["unfinished.", "10.0.0.2", "other.tmp"] {
+            fs::write(folder.path().join(other), "").unwrap();
+        }
+        unfinished.sort();
+        assert_eq!(leftovers(&directory).unwrap(), unfinished);
+    }
+
+    #[test]
+    fn only_an_error_of_a_lacking_function_leads_to_another_way_to_make_a_file() {
+        for (error, [links, flags]) in [
+            (Errno::PERM, [true, false]),
+            (Errno::INVAL, [false, true]),
+            (Errno::NOSYS, [true, true]),
+            (Errno::OPNOTSUPP, [true, true]),
+            (Errno::NOSPC, [false, false]),
+            (Errno::IO, [false, false]),
+        ] {
+            assert_eq!(is_without_links(error), links, "{error}");
+            assert_eq!(is_without_flags(error), flags, "{error}");
+        }
+    }
 }
