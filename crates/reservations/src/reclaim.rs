@@ -289,7 +289,7 @@ mod tests {
         let first = place.boot("A", -9);
         place.write("10.0.0.2", None);
         place.note(&first);
-        let path = place.directory.path().join(file_name("net"));
+        let path = place.directory.path().join("last_boot.net");
         let whole = fs::read(&path).unwrap();
         let second = place.boot("B", 9);
         assert_eq!(place.look(&second).unwrap().from_before.len(), 1);
@@ -310,5 +310,23 @@ mod tests {
         let second = place.boot("B", 9);
         fs::remove_file(place.root.path().join("proc/stat")).unwrap();
         look(&place.directory, "net", &second, ours).unwrap_err();
+    }
+
+    #[test]
+    fn a_file_whose_modification_time_was_set_back_is_as_new_as_its_last_change() {
+        let place = Place::new();
+        place.write("10.0.0.2", Some("A"));
+        let path = place.directory.path().join("10.0.0.2");
+        let file = fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(UNIX_EPOCH).unwrap();
+        let found = place.look(&place.boot("B", -9)).unwrap();
+        assert_eq!((ips(&found).len(), found.undecided), (0, 1));
+    }
+
+    #[test]
+    fn a_note_that_can_not_be_read_is_an_error() {
+        let place = Place::new();
+        fs::create_dir(place.directory.path().join("last_boot.net")).unwrap();
+        look(&place.directory, "net", &place.boot("A", -9), ours).unwrap_err();
     }
 }

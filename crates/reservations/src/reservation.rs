@@ -185,4 +185,25 @@ mod tests {
             prop_assert_eq!(read, written);
         }
     }
+
+    #[test]
+    fn a_reservation_is_an_interfaces_or_a_whole_containers() {
+        let attachment = Attachment {
+            container_id: "c1".parse().unwrap(),
+            ifname: "eth0".parse().unwrap(),
+        };
+        for (content, [is_attachment, is_container], text) in [
+            ("c1\r\neth0", [true, false], "c1 eth0"),
+            ("c1\r\neth1", [false, false], "c1 eth1"),
+            ("c2\r\neth0", [false, false], "c2 eth0"),
+            ("c1", [false, true], "c1"),
+            ("c2", [false, false], "c2"),
+            ("c1\r\neth0\r\nred", [true, false], "c1 eth0 on network red"),
+        ] {
+            let reservation = Reservation::parse(content.as_bytes()).unwrap();
+            assert_eq!(reservation.is_attachment(&attachment), is_attachment);
+            assert_eq!(reservation.is_container(&attachment), is_container);
+            assert_eq!(reservation.to_string(), text);
+        }
+    }
 }

@@ -262,4 +262,44 @@ mod tests {
         let keys = StickyKeys::read(&directory).unwrap();
         assert_eq!(keys.address_of("k1", pool), None);
     }
+
+    #[test]
+    fn a_file_may_have_a_quarter_more_lines_than_keys_and_never_less_than_64_more() {
+        for (capacity, lines) in [
+            (3, 67),
+            (256, 320),
+            (1000, 1250),
+            (65_536, 81_920),
+            (u128::MAX, 81_920),
+        ] {
+            let pool = StickyPool { capacity, ..ALL };
+            assert_eq!(pool.most_lines(), lines, "{capacity}");
+        }
+    }
+
+    #[test]
+    fn only_lines_of_the_pool_make_its_keys_too_many() {
+        let pool = StickyPool {
+            contains: &|address| address < ip(128),
+            capacity: 3,
+        };
+        let lines = |last: usize, count: usize| line(ip(last), "a").repeat(count);
+        for (of_pool, others, is_long) in [
+            (1, 0, false),
+            (67, 0, false),
+            (67, 100, false),
+            (68, 0, true),
+            (69, 100, true),
+        ] {
+            let content = [lines(2, of_pool), lines(200, others)].concat();
+            assert_eq!(StickyKeys { content }.is_long(pool), is_long, "{of_pool}");
+        }
+    }
+
+    #[test]
+    fn keys_that_can_not_be_read_are_an_error() {
+        let (folder, directory) = directory();
+        fs::create_dir(folder.path().join(FILE)).unwrap();
+        assert!(StickyKeys::read(&directory).is_err());
+    }
 }

@@ -226,4 +226,26 @@ mod tests {
             io::ErrorKind::NotFound
         );
     }
+
+    #[test]
+    fn what_is_no_directory_is_not_listed_as_one() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("blue")).unwrap();
+        fs::write(root.path().join("file"), "").unwrap();
+        std::os::unix::fs::symlink("/nowhere", root.path().join("dangling")).unwrap();
+        let found = directories(root.path()).unwrap();
+        assert_eq!(found, ["blue".parse().unwrap()]);
+        assert_eq!(directories(&root.path().join("missing")).unwrap(), []);
+        // No path: it has a zero. So nothing proves that there is no directory.
+        let unknown = root.path().join("no\0where");
+        assert!(directories(&unknown).is_err() && is_directory(&unknown).is_err());
+    }
+
+    #[test]
+    fn an_address_given_last_is_missing_or_unreadable() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(last_reserved(root.path(), 0).unwrap(), None);
+        fs::create_dir(root.path().join("last_reserved_ip.0")).unwrap();
+        assert!(last_reserved(root.path(), 0).is_err());
+    }
 }

@@ -175,3 +175,11 @@ fn an_index_that_was_not_used_for_a_day_is_removed() {
     data_dir.remove_leftover_indexes();
     assert_eq!(indexes(), of_net);
 }
+
+#[test]
+fn a_data_dir_that_can_not_be_read_is_not_an_empty_one() {
+    let folder = TempDir::new().unwrap();
+    // No path: it has a zero.
+    let data_dir = DataDir::new(settings(&folder.path().join("no\0where")));
+    assert!(data_dir.names().is_err());
+}
