@@ -93,8 +93,7 @@ impl<'a> DataDir<'a> {
             return Ok(store);
         }
         let path = self.path_of(name);
-        let parents = path.ancestors().skip(1);
-        for path in parents.filter(|path| !path.as_os_str().is_empty()) {
+        for path in path.ancestors().skip(1) {
             let failed = |error: io::Error| Error::io(path.display(), error);
             if let Some(directory) = Directory::open(path).map_err(failed)? {
                 new_file::try_unnamed(&directory).map_err(failed)?;

@@ -10,7 +10,7 @@ use crate::origin::Fact;
 /// Folders of the reservations and indexes, and the network that uses them.
 #[derive(Clone)]
 pub struct Settings<'a> {
-    /// The folder with a directory for each network and each named pool.
+    /// The folder with a directory for each network and each named pool: an absolute path.
     pub data_dir: PathBuf,
     /// The folder for indexes.
     pub cache_dir: PathBuf,
