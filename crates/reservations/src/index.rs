@@ -31,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use state_files::{FileId, Journal, StateFolder};
 
 use crate::change_detection::{self, Version};
+use crate::state::TORN_AGE;
 use checked::{from_line, to_line};
 use entry::successor;
 use tables::{Records, Sizes, Tables};
@@ -205,9 +206,11 @@ impl Index {
         }
     }
 
-    /// Time at which all files were read last, in seconds since 1970.
-    pub(crate) fn files_read(&self) -> i64 {
-        self.files_read
+    /// True if all files were read in this call, or less than [`TORN_AGE`] ago. False if the
+    /// clock was set back since an earlier call read them.
+    pub(crate) fn has_just_read(&self) -> bool {
+        let age = change_detection::now() - self.files_read;
+        self.is_new() || (0..TORN_AGE.as_secs().cast_signed()).contains(&age)
     }
 
     /// Takes note of an address that is taken now, with its holder, or that is free now.

@@ -14,7 +14,7 @@ use cni::{Attachment, Error, NetworkName};
 use ipam::Interval;
 use state_files::{FileId, StateFolder};
 
-use crate::change_detection::{self, Version};
+use crate::change_detection::Version;
 use crate::directory::Directory;
 use crate::index::{self, HolderKey, Index};
 use crate::last_reserved::LastReserved;
@@ -23,7 +23,7 @@ use crate::lock::Lock;
 use crate::new_file::{self, Content};
 use crate::reservation::Reservation;
 use crate::settings::Settings;
-use crate::state::{State, TORN_AGE};
+use crate::state::State;
 use crate::sticky_keys::StickyKeys;
 
 /// A directory of reservations, locked until this is dropped.
@@ -155,7 +155,7 @@ impl<'a> Store<'a> {
         };
         let found = self.ask(search)?;
         // The index doesn't notice a file that was emptied in place.
-        if found.is_some() || self.index.as_ref().is_some_and(has_just_read) {
+        if found.is_some() || self.index.as_ref().is_some_and(Index::has_just_read) {
             return Ok(found);
         }
         self.index = None;
@@ -282,13 +282,6 @@ fn create_or_replace_torn(
         found = state();
     }
     Ok(Err(found.unwrap_or(State::Unreadable)))
-}
-
-/// True if all files were read in this call, or less than [`TORN_AGE`] ago. False if the clock
-/// was set back since an earlier call read them.
-fn has_just_read(index: &Index) -> bool {
-    let age = change_detection::now() - index.files_read();
-    index.is_new() || (0..TORN_AGE.as_secs().cast_signed()).contains(&age)
 }
 
 /// The holder of an address in this state, for the index.

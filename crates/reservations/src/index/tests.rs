@@ -353,3 +353,16 @@ fn every_bit_of_the_seed_changes_a_checksum() {
         assert_ne!(of_seed(1 << bit), of_seed(0), "{bit}");
     }
 }
+
+#[test]
+fn files_that_were_read_in_this_call_or_seconds_ago_have_just_been_read() {
+    let place = Place::new();
+    place.build(0, vec![entry(v4(1), 1)]);
+    for (age, has_just_read) in [(0, true), (5, true), (11, false), (-60, false)] {
+        let mut index = place.open(0).unwrap();
+        index.files_read = change_detection::now() - age;
+        assert_eq!(index.has_just_read(), has_just_read, "{age}");
+        index.stored = None;
+        assert!(index.has_just_read());
+    }
+}
