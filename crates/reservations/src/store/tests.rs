@@ -163,39 +163,34 @@ fn each_pool_has_its_own_rotation() {
 #[test]
 fn an_address_given_last_is_overwritten_in_place_if_the_old_one_has_its_length() {
     let place = Place::new();
-    let inode = || {
-        fs::metadata(place.path("last_reserved_ip.0"))
-            .unwrap()
-            .ino()
-    };
+    let path = place.path("last_reserved_ip.0");
     let set = |last| {
         place.store(|store| {
             store.last_reserved(0);
             store.set_last_reserved(0, ip(last));
         });
-        let content = fs::read_to_string(place.path("last_reserved_ip.0"));
-        assert_eq!(content.unwrap(), ip(last).to_string());
+        assert_eq!(fs::read_to_string(&path).unwrap(), ip(last).to_string());
     };
     set(10);
-    let first = inode();
+    let first = fs::File::open(&path).unwrap();
     set(11);
-    assert_eq!(inode(), first);
+    assert_eq!(first.metadata().unwrap().nlink(), 1);
     set(9);
+    assert_eq!(first.metadata().unwrap().nlink(), 0);
     set(100);
 }
 
 #[test]
 fn a_sticky_key_has_its_address_in_the_next_call() {
     let place = Place::new();
-    let inode = || fs::metadata(place.path("sticky_keys")).unwrap().ino();
     let remember = |key: &str, last| {
         place.store(|store| store.remember_key(key, ip(last), ALL));
         place.store(|store| store.address_of_key(key, ALL))
     };
     assert_eq!(remember("a", 2), Some(ip(2)));
-    let first = inode();
+    let first = fs::File::open(place.path("sticky_keys")).unwrap();
     assert_eq!(remember("b", 3), Some(ip(3)));
-    assert_eq!(inode(), first, "a line is appended");
+    assert_eq!(first.metadata().unwrap().nlink(), 1, "a line is appended");
     let path = place.path("");
     let seen = |key| view::address_of_key(&path, key, ALL).unwrap();
     assert_eq!(
@@ -309,4 +304,19 @@ fn old_indexes_are_looked_for_when_a_directory_gets_its_first_index() {
     fs::write(place.path("10.0.0.2"), "c2\r\neth0").unwrap();
     assert_eq!(place.store(first), Some((0, ip(3))));
     assert!(old.exists());
+}
+
+#[test]
+fn the_files_of_a_full_directory_are_not_read_again_within_seconds() {
+    let place = Place::new();
+    place.reserve(2);
+    let interval = [Interval::new(ip(2), ip(2)).unwrap()];
+    let first = |store: &mut Store<'_>| store.first_free(&interval).unwrap();
+    assert_eq!(place.store(first), None);
+    // Emptied in place, which leaves the directory as it is.
+    fs::write(place.path("10.0.0.2"), "").unwrap();
+    make_old(&place.path("10.0.0.2"));
+    assert_eq!(place.store(first), None);
+    fs::remove_dir_all(place.root.path().join("cache")).unwrap();
+    assert_eq!(place.store(first), Some((0, ip(2))));
 }
