@@ -1,6 +1,6 @@
 //! Release of one attachment by a tool: DEL by the record, unless a call for it is running.
 
-use cni::{Attachment, Error, code};
+use cni::{Attachment, Error};
 
 use crate::chain::Chain;
 use crate::record::attachment_record::AttachmentRecord;
@@ -44,10 +44,8 @@ impl Chain<'_> {
         let wait = Some(&self.overtime).filter(|_| when_busy == WhenBusy::Wait);
         let found = lock::acquire(&self.records, attachment, IfMissing::Make, wait);
         let (file, content) = match found {
-            Err(error) if error.code == code::TRY_AGAIN_LATER => {
-                return Ok(Released::Refused(error.msg));
-            }
-            Err(error) => return Err(error),
+            // It is locked, or can't be read now.
+            Err(error) => return Ok(Released::Refused(error.msg)),
             Ok(Found::Record(locked)) => (Some(locked.file), locked.content),
             // No ADD has a record there, and none waits.
             Ok(Found::Unusable(_)) => (None, None),
@@ -73,7 +71,6 @@ impl Chain<'_> {
         }
         match released {
             Ok(()) => Ok(Released::Done),
-            Err(error) if is_empty => Err(error),
             Err(error) => Err(self.with_record(attachment, error)),
         }
     }
