@@ -91,8 +91,7 @@ impl Chain<'_> {
                     .filter(|attachment| !remaining.contains(attachment))
                     .map(has_begun),
             ),
-            Err(error) if unknown.is_empty() => unknown.push(unreadable(error)),
-            Err(_) => {}
+            Err(error) => unknown.push(unreadable(error)),
         }
         (failed, unknown)
     }
