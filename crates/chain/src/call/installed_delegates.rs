@@ -114,12 +114,12 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
     /// Begins the rollback of an ADD: terminates processes that delegates have left behind.
     /// From now on, the cancellation is ignored, each delegate's time is bounded, and a
     /// delegate is told that only this call is undone.
-    pub(crate) fn begin_rollback(&mut self) -> Left {
+    pub(crate) fn begin_rollback(&mut self) {
         self.cancellation = None;
         self.timeout = self.timeout.or(Some(MOST_FOR_UNDOING));
         let environment = std::mem::take(&mut self.environment);
         self.environment = self.chain.id.mark_rollback(environment);
-        self.terminate_leftovers()
+        self.terminate_leftovers();
     }
 
     /// Runs a delegate, without a second attempt in another version.

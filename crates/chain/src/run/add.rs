@@ -198,12 +198,12 @@ impl InstalledDelegates<'_, '_> {
         let (config, names) = (self.chain.config, &self.chain.settings.delegates);
         let attachment = Some(attachment);
         let may_hold = may_hold_address(&names[failed], failure);
-        let mut has_unterminated = failure.has_unterminated();
+        let has_unterminated = failure.has_unterminated();
         let undone = undone(names, failed, failure);
         let error = failure.to_error();
         let failed = FailedDelegate::new(&names[failed], Command::Add, attachment, config, error);
 
-        has_unterminated |= self.begin_rollback().is_at_work();
+        self.begin_rollback();
         let steps: Vec<Step<'_>> = undone.iter().map(|name| Step::new(name, config)).collect();
         let prev_result = prev_result.map(|output| output.json().to_owned());
         let goes_on = OnFailure::Continue;
