@@ -152,6 +152,7 @@ mod tests {
             let stdin = String::from_utf8(call.stdin().into_owned()).unwrap();
             self.log.push(format!("{} {stdin}", call.command));
             if call.command == Command::Version {
+                assert!(call.prev_result.is_none());
                 let answer = json!({"cniVersion": "1.0.0", "supportedVersions": self.supported});
                 return printed(&answer.to_string());
             }

@@ -76,3 +76,29 @@ pub(crate) fn not_asked(error: Error) -> Error {
     }
     .with_line(&why)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::leftover_processes::Left;
+    use std::time::Duration;
+
+    #[test]
+    fn a_delegate_that_did_not_run_or_did_not_answer_is_not_tried_again() {
+        let late = Reason::TimedOut(Duration::from_secs(1));
+        for failure in [
+            Failure::terminated(late, Left::Nothing, ""),
+            Failure::garbled("no"),
+            Failure::new(Kind::NotFound, code::DELEGATE_NOT_FOUND, "none"),
+        ] {
+            assert!(is_final(&failure), "{failure:?}");
+        }
+        for failure in [
+            Failure::printed(Error::new(code::IO, "no"), ""),
+            Failure::silent(),
+            Failure::new(Kind::Died, code::DELEGATE_KILLED, "died"),
+        ] {
+            assert!(!is_final(&failure), "{failure:?}");
+        }
+    }
+}

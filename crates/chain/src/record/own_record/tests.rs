@@ -72,7 +72,7 @@ fn a_record_is_locked_as_long_as_it_is_open_and_made_once() {
     let folder = tempfile::tempdir().unwrap();
     let record = begin(folder.path()).unwrap();
     let path = record.path.clone();
-    assert!(is_locked(&path).unwrap());
+    assert!(record.lock().is_some() && is_locked(&path).unwrap());
     drop(record);
     assert!(!is_locked(&path).unwrap());
     let error = begin(folder.path()).err().unwrap();
@@ -88,6 +88,22 @@ fn what_is_too_large_is_refused() {
     let error = record.added(&[large]).unwrap_err();
     assert!(error.msg.contains("larger than 256 KiB"), "{error}");
     assert_eq!(read(folder.path()).unwrap().state, RecordState::Adding);
+    let largest = raw(&format!("\"{}\"", "x".repeat(MOST - 2)));
+    record.added(&[raw("{}"), largest.clone()]).unwrap();
+    assert_eq!(
+        read(folder.path()).unwrap().answer().unwrap().get(),
+        largest.get()
+    );
+}
+
+#[test]
+fn a_folder_in_the_place_of_a_record_is_no_missing_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let (network, attachment) = (config(""), attachment());
+    let path = Records::new(folder.path(), network.name()).file(&attachment);
+    fs::create_dir_all(path).unwrap();
+    let opened = OwnRecord::open(folder.path(), network.name(), &attachment);
+    assert_eq!(opened.err().unwrap().code, code::IO);
 }
 
 const LINKED: [&dyn LinkedPlugin; 1] = [&LinkedExample("p")];
