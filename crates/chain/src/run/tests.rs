@@ -19,6 +19,8 @@ use crate::record::attachments;
 use crate::run::tool_release::{Released, WhenBusy};
 use crate::tests::{LinkedExample, attachment, config};
 
+mod after_an_add;
+
 /// The answer to a command with a configuration: a result, nothing, or the code of an error.
 type Answer = fn(Command, &NetworkConfig) -> Result<Option<&'static str>, u64>;
 
@@ -380,21 +382,4 @@ fn del_that_fails_with_the_former_configuration_is_tried_with_todays_if_check_co
     });
     site.del(TODAY).unwrap();
     assert!(!site.is_recorded());
-}
-
-#[test]
-fn check_gets_the_pools_that_a_selector_has_selected_on_add() {
-    let site = Site::new(|command, _| match command {
-        Command::Add => Ok(Some(r#"{"ips":[],"pools":[{"name":"x"}]}"#)),
-        _ => Ok(None),
-    });
-    let keys = r#","ipam":{"delegates":["p","p"]}"#;
-    site.add(keys).unwrap();
-    site.delegate.log();
-    let keys = format!(r#","prevResult":{{"ips":[]}}{keys}"#);
-    site.with(&keys, |chain| chain.check(&attachment()))
-        .unwrap();
-    let log = site.delegate.log();
-    assert!(!log[0].contains("pools"), "{log:?}");
-    assert!(log[1].contains(r#""pools":[{"name":"x"}]"#), "{log:?}");
 }

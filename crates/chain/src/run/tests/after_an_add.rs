@@ -1,0 +1,136 @@
+//! Tests of commands that use the record of an ADD.
+
+use super::*;
+use crate::record::{RecordState, record_of};
+
+#[test]
+fn check_gets_the_pools_that_a_selector_has_selected_on_add() {
+    let site = Site::new(|command, _| match command {
+        Command::Add => Ok(Some(r#"{"ips":[],"pools":[{"name":"x"}]}"#)),
+        _ => Ok(None),
+    });
+    let keys = r#","ipam":{"delegates":["p","p"]}"#;
+    site.add(keys).unwrap();
+    site.delegate.log();
+    let keys = format!(r#","prevResult":{{"ips":[]}}{keys}"#);
+    site.with(&keys, |chain| chain.check(&attachment()))
+        .unwrap();
+    let log = site.delegate.log();
+    assert!(!log[0].contains("pools"), "{log:?}");
+    assert!(log[1].contains(r#""pools":[{"name":"x"}]"#), "{log:?}");
+}
+
+#[test]
+fn check_gets_the_pools_of_each_place_of_a_selector() {
+    let site = Site::new(|command, config| match command {
+        Command::Add => Ok(Some(match config.raw_prev_result().map(|raw| raw.get()) {
+            None => r#"{"ips":[],"pools":[{"name":"x"}]}"#,
+            Some(prev_result) if prev_result.contains(r#""x""#) => {
+                r#"{"ips":[],"pools":[{"name":"y"}]}"#
+            }
+            Some(_) => RESULT,
+        })),
+        _ => Ok(None),
+    });
+    let keys = r#","ipam":{"delegates":["p","p","p"]}"#;
+    site.add(keys).unwrap();
+    site.delegate.log();
+    let keys = format!(r#","prevResult":{{"ips":[]}}{keys}"#);
+    site.with(&keys, |chain| chain.check(&attachment()))
+        .unwrap();
+    let log = site.delegate.log();
+    assert!(log[1].contains(r#""pools":[{"name":"x"}]"#), "{log:?}");
+    assert!(log[2].contains(r#""pools":[{"name":"y"}]"#), "{log:?}");
+}
+
+#[test]
+fn an_add_that_undoes_an_earlier_one_has_a_record_of_its_own() {
+    let site = Site::new(|_, _| Err(code::IO));
+    site.add("").unwrap_err();
+    assert!(site.is_recorded());
+    site.delegate.log();
+    site.delegate.answers(WORKS);
+    site.add("").unwrap();
+    assert_eq!(site.delegate.log(), ["DEL  -", "ADD  -"]);
+    let records = site.folder.path().join("records");
+    let record = record_of(&records, config("").name(), &attachment()).unwrap();
+    assert_eq!(record.unwrap().content.unwrap().state, RecordState::Added);
+}
+
+#[test]
+fn a_failed_add_stays_recorded_if_a_delegate_before_the_failed_one_is_not_undone() {
+    let site = Site::new(FAILS);
+    let keys = r#","ipam":{"delegates":["p","missing"]}"#;
+    let error = site.add(keys).unwrap_err();
+    assert_eq!(error.code, code::DELEGATE_NOT_FOUND);
+    assert!(site.is_recorded());
+}
+
+#[test]
+fn del_gets_the_runtimes_prev_result_also_if_the_configuration_has_changed() {
+    let site = Site::new(FAILS);
+    site.add(r#","vlan":1"#).unwrap();
+    site.delegate.log();
+    let prev_result = r#"{"ips":[{"address":"10.0.0.9/24"}]}"#;
+    site.del(&format!(r#","vlan":2,"prevResult":{prev_result}"#))
+        .unwrap_err();
+    assert_eq!(site.delegate.log()[0], format!("DEL  {prev_result}"));
+}
+
+#[test]
+fn del_gets_todays_configuration_byte_by_byte() {
+    let site = Site::new(|command, config| {
+        let text = String::from_utf8_lossy(config.as_bytes());
+        match command {
+            Command::Del if !text.contains(r#", "prevResult" : {"ips" :"#) => Err(code::IO),
+            _ => WORKS(command, config),
+        }
+    });
+    site.add("").unwrap();
+    let prev_result = r#"{"ips" : [{"address":"10.0.0.2/24"}]}"#;
+    site.del(&format!(r#", "prevResult" : {prev_result}"#))
+        .unwrap();
+}
+
+#[test]
+fn a_release_without_its_runtime_has_the_args_of_the_add() {
+    let mut site = Site::new(FAILS);
+    site.environment = site.environment.with("CNI_ARGS", "A=1");
+    site.add("").unwrap();
+    site.delegate.log();
+    site.environment = site.environment.with("CNI_ARGS", "B=2");
+    site.gc().unwrap_err();
+    assert_eq!(site.delegate.log()[0], format!("DEL A=1 {RESULT}"));
+    site.release(None).unwrap_err();
+    assert_eq!(site.delegate.log()[0], format!("DEL A=1 {RESULT}"));
+}
+
+#[test]
+fn a_release_may_wait_for_a_call_to_end() {
+    let site = Site::new(WORKS);
+    site.add("").unwrap();
+    let file = fs::File::open(site.network().join("c1:eth0.json")).unwrap();
+    flock(&file, FlockOperation::LockExclusive).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            drop(file);
+        });
+        let released = site.with("", |chain| {
+            chain.release(&attachment(), WhenBusy::Wait, |_| None)
+        });
+        assert_eq!(released.unwrap(), Released::Done);
+    });
+}
+
+#[test]
+fn a_record_that_can_not_be_read_is_not_released() {
+    let site = Site::new(WORKS);
+    fs::create_dir(site.folder.path().join("records")).unwrap();
+    symlink("n", site.network()).unwrap();
+    let Released::Refused(reason) = site.release(None).unwrap() else {
+        panic!("it is released");
+    };
+    assert!(reason.contains("record /"), "{reason}");
+    assert!(site.delegate.log().is_empty());
+}
