@@ -69,3 +69,62 @@ impl ProcessGroup {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    use std::process::{Command, Stdio};
+
+    /// A shell that leads a group, runs this command, and then prints a line and waits.
+    fn start(command: &str) -> Child {
+        let script = format!("{command}\necho ready\nwhile :; do sleep 0.01; done");
+        let mut shell = Command::new("sh");
+        let shell = shell.args(["-c", &script]).stdout(Stdio::piped());
+        let mut child = shell.process_group(0).spawn().unwrap();
+        let mut line = String::new();
+        let stdout = child.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        child
+    }
+
+    #[test]
+    fn a_group_has_time_to_end_by_itself_and_is_then_killed() {
+        for has_pidfd in [true, false] {
+            let mut child = start("trap 'sleep 0.1; exit 3' TERM");
+            let mut group = ProcessGroup::of(&child);
+            group.pidfd = group.pidfd.filter(|_| has_pidfd);
+            assert!(group.terminate(&mut child, Duration::from_secs(60)));
+            assert_eq!(child.wait().unwrap().code(), Some(3));
+        }
+        let mut child = start("trap '' TERM");
+        let group = ProcessGroup::of(&child);
+        assert!(group.terminate(&mut child, Duration::from_secs(60)));
+        let signal = child.wait().unwrap().signal();
+        assert_eq!(signal, Some(Signal::KILL.as_raw()));
+    }
+
+    #[test]
+    fn a_leader_without_a_pidfd_is_polled_for() {
+        let mut child = start("");
+        let mut group = ProcessGroup::of(&child);
+        let (short, long) = (Duration::from_millis(1), Duration::from_secs(1));
+        assert!(!group.must_poll());
+        for left in [None, Some(short), Some(long)] {
+            assert_eq!(group.longest_wait(left), left);
+        }
+        group.pidfd = None;
+        assert!(group.must_poll());
+        for (left, wait) in [
+            (None, POLL_INTERVAL),
+            (Some(short), short),
+            (Some(long), POLL_INTERVAL),
+        ] {
+            assert_eq!(group.longest_wait(left), Some(wait));
+        }
+        group.terminate(&mut child, long);
+        child.wait().unwrap();
+    }
+}

@@ -110,3 +110,55 @@ impl AsFd for Lifeline {
         self.writer.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::thread;
+
+    fn start(executable: &Path) -> io::Result<Child> {
+        spawn(
+            executable,
+            &[],
+            &Environment::default(),
+            b"",
+            [None; 2],
+            None,
+        )
+    }
+
+    #[test]
+    fn a_lifeline_has_a_holder_until_every_copy_of_it_is_closed() {
+        let lifeline = Lifeline::new().unwrap();
+        let copy = lifeline.as_fd().try_clone_to_owned().unwrap();
+        assert!(lifeline.has_holder(Duration::from_millis(1)));
+        drop(copy);
+        let lifeline = Lifeline::new().unwrap();
+        drop(lifeline.as_fd().try_clone_to_owned().unwrap());
+        // Another test's child may hold it until it is executed.
+        assert!(!lifeline.has_holder(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn an_executable_that_is_being_written_is_tried_again_and_a_missing_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let executable = folder.path().join("plugin");
+        fs::write(&executable, "#!/bin/sh\nexit 3\n").unwrap();
+        fs::set_permissions(&executable, fs::Permissions::from_mode(0o755)).unwrap();
+        let writer = File::options().append(true).open(&executable).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                sleep(Duration::from_millis(200));
+                drop(writer);
+            });
+            let mut child = start(&executable).unwrap();
+            assert_eq!(child.wait().unwrap().code(), Some(3));
+        });
+        let started = Instant::now();
+        let error = start(&folder.path().join("missing")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(started.elapsed() < BUSY);
+    }
+}
