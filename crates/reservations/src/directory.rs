@@ -151,8 +151,6 @@ impl Directory {
     pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
         match unlinkat(&self.folder, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            // A read-only file system returns this error also for a missing file.
-            Err(Errno::ROFS) if self.is_missing(name) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
