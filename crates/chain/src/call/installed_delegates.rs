@@ -263,3 +263,63 @@ impl Drop for InstalledDelegates<'_, '_> {
         self.terminate_leftovers();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use cni::{LinkedOutput, NetworkConfig};
+
+    use super::*;
+    use crate::call::event::Observer;
+    use crate::call::plugins::Plugins;
+    use crate::tests::config;
+
+    /// A linked plugin that writes this to stderr.
+    struct Writes(&'static str);
+
+    impl LinkedPlugin for Writes {
+        fn name(&self) -> &'static str {
+            "p"
+        }
+
+        fn call(
+            &self,
+            _: &Environment,
+            _: NetworkConfig,
+            _: Option<&dyn Cancellation>,
+        ) -> LinkedOutput {
+            LinkedOutput {
+                answer: Ok(None),
+                stderr: self.0.into(),
+            }
+        }
+    }
+
+    #[derive(Default)]
+    struct Told(Mutex<Vec<String>>);
+
+    impl Observer for Told {
+        fn event(&self, event: &Event<'_>) {
+            if let Event::Stderr { delegate, bytes } = event {
+                let text = String::from_utf8_lossy(bytes);
+                self.0.lock().unwrap().push(format!("{delegate}: {text}"));
+            }
+        }
+    }
+
+    #[test]
+    fn the_stderr_of_a_linked_delegate_is_told_if_there_is_any() {
+        let config = config(r#","ipam":{"delegates":["p"]}"#);
+        let environment = Environment::default().with("CNI_PATH", "/nowhere");
+        for (stderr, told) in [("", &[][..]), ("careful", &["p: careful".to_owned()])] {
+            let observer = Told::default();
+            let plugin = Writes(stderr);
+            let linked: [&dyn LinkedPlugin; 1] = [&plugin];
+            let plugins = Plugins::in_cni_path(&environment).unwrap();
+            let chain = Chain::new(&config, &environment, plugins.and_linked(&linked));
+            chain.unwrap().observed_by(&observer).status().unwrap();
+            assert_eq!(*observer.0.lock().unwrap(), told);
+        }
+    }
+}

@@ -81,7 +81,8 @@ mod tests {
     fn start(command: &str) -> Child {
         let script = format!("{command}\necho ready\nwhile :; do sleep 0.01; done");
         let mut shell = Command::new("sh");
-        let shell = shell.args(["-c", &script]).stdout(Stdio::piped());
+        let shell = shell.args(["-c", &script]);
+        let shell = shell.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = shell.process_group(0).spawn().unwrap();
         let mut line = String::new();
         let stdout = child.stdout.take().unwrap();
