@@ -158,11 +158,17 @@ fn an_index_that_was_not_used_for_a_day_is_removed() {
     let data_dir = DataDir::new(settings(folder.path()));
     data_dir.remove_leftover_indexes();
     assert_eq!(indexes().len(), 2);
-    let yesterday = SystemTime::now() - Duration::from_secs(25 * 60 * 60);
-    for path in indexes() {
-        let file = fs::File::options().write(true).open(path).unwrap();
-        file.set_modified(yesterday).unwrap();
-    }
+    let age_all = |hours: u64| {
+        for path in indexes() {
+            let file = fs::File::options().write(true).open(path).unwrap();
+            let changed = SystemTime::now() - Duration::from_secs(hours * 60 * 60);
+            file.set_modified(changed).unwrap();
+        }
+    };
+    age_all(23);
+    data_dir.remove_leftover_indexes();
+    assert_eq!(indexes().len(), 2);
+    age_all(25);
     // A DEL for another network asks it, and would read all files without it.
     let other = Settings {
         network: name("other"),
