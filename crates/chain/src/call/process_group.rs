@@ -77,9 +77,9 @@ mod tests {
     use std::os::unix::process::{CommandExt, ExitStatusExt};
     use std::process::{Command, Stdio};
 
-    /// A shell that leads a group, runs this command, and then prints a line and waits.
+    /// A shell that leads a group, runs this command, and then prints a line and waits a minute.
     fn start(command: &str) -> Child {
-        let script = format!("{command}\necho ready\nwhile :; do sleep 0.01; done");
+        let script = format!("{command}\necho ready\nfor i in $(seq 600); do sleep 0.1; done");
         let mut shell = Command::new("sh");
         let shell = shell.args(["-c", &script]);
         let shell = shell.stdout(Stdio::piped()).stderr(Stdio::null());
