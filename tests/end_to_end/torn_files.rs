@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use harness::{Call, Flavour, Sandbox};
+use harness::{Call, Flavour, Sandbox, needs};
 use serde_json::{Value, json};
 
 use crate::waiting::{held_lock, wait_until_equal};
@@ -61,6 +61,22 @@ fn a_torn_file_older_than_ten_seconds_is_given_out_again() {
             output.stderr.contains("WARN") && output.stderr.contains(path),
             "{output:?}"
         );
+    }
+}
+
+#[test]
+fn a_torn_file_is_given_out_again_where_names_can_not_be_exchanged() {
+    needs!("/usr/bin/strace");
+    for error in ["EINVAL", "ENOSYS", "EOPNOTSUPP"] {
+        let pool = Pool::new(Sandbox::default());
+        let file = pool.file("10.1.0.2");
+        fs::write(&file, "").unwrap();
+        ages(&file, 11);
+        let inject = format!("inject=renameat2:error={error}");
+        let strace = ["strace", "-o", "/dev/null", "-e", &inject];
+        let output = pool.call("ADD", "c1").through(&strace).run();
+        assert_eq!(output.ips(), ["10.1.0.2"], "{error}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "c1\r\neth0");
     }
 }
 
