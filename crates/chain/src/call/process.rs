@@ -180,3 +180,56 @@ impl<R: AsFd + Read> Pipe<R> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    /// Runs a shell script; returns its output, and the number of bytes of its stderr.
+    fn run(script: &str, timeout: Duration) -> (Output, usize) {
+        let environment = Environment::default().with("PATH", "/usr/bin:/bin");
+        let run = Run {
+            executable: Path::new("/bin/sh"),
+            arguments: &["-c", script],
+            environment: &environment,
+            stdin: b"",
+            timeout: Some(timeout),
+            cancellation: None,
+            overtime: &Overtime::new(false),
+            inherited: [None; 2],
+        };
+        let mut stderr = 0;
+        let output = run.to_its_end(&mut |bytes| stderr += bytes.len());
+        (output.unwrap(), stderr)
+    }
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_process_past_its_time_is_terminated() {
+        let (output, _) = run("exec sleep 60", Duration::from_millis(10));
+        let Some(Terminated { reason, left }) = output.terminated else {
+            panic!("it is not terminated");
+        };
+        assert!(matches!(reason, Reason::TimedOut(_)), "{reason:?}");
+        assert_eq!(left, Left::Nothing);
+        assert!(output.status.unwrap().signal().is_some());
+    }
+
+    #[test]
+    fn a_process_may_print_no_more_than_the_most() {
+        for (bytes, is_terminated) in [(MOST_OUTPUT, false), (MOST_OUTPUT + 1, true)] {
+            let (output, _) = run(&format!("head -c {bytes} /dev/zero"), MINUTE);
+            assert_eq!(output.terminated.is_some(), is_terminated, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn stderr_is_read_while_the_process_runs() {
+        // More than a pipe holds.
+        let (output, stderr) = run("head -c 1000000 /dev/zero >&2", MINUTE);
+        assert!(output.terminated.is_none());
+        assert_eq!(stderr, 1_000_000);
+    }
+}
