@@ -266,13 +266,15 @@ impl Drop for InstalledDelegates<'_, '_> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
     use std::sync::Mutex;
 
     use cni::{LinkedOutput, NetworkConfig};
 
     use super::*;
     use crate::call::event::Observer;
-    use crate::call::plugins::Plugins;
+    use crate::call::plugins::{Executable, Plugins};
     use crate::tests::config;
 
     /// A linked plugin that writes this to stderr.
@@ -320,6 +322,28 @@ mod tests {
             let chain = Chain::new(&config, &environment, plugins.and_linked(&linked));
             chain.unwrap().observed_by(&observer).status().unwrap();
             assert_eq!(*observer.0.lock().unwrap(), told);
+        }
+    }
+
+    #[test]
+    fn a_delegate_whose_time_is_limited_is_executed_even_if_it_is_linked() {
+        let folder = tempfile::tempdir().unwrap();
+        let executable = folder.path().join("p");
+        fs::write(&executable, "#!/bin/sh\necho executed >&2\n").unwrap();
+        fs::set_permissions(&executable, fs::Permissions::from_mode(0o755)).unwrap();
+        let environment = Environment::default().with("CNI_PATH", folder.path());
+        static LINKED: Writes = Writes("linked");
+        for (timeout, told) in [
+            ("", "p: linked"),
+            (r#","delegateTimeout":"1m""#, "p: executed\n"),
+        ] {
+            let config = config(&format!(r#","ipam":{{"delegates":["p"]{timeout}}}"#));
+            let observer = Told::default();
+            let own = |_: &Path| Executable::Plugin(&LINKED);
+            let plugins = Plugins::in_cni_path(&environment).unwrap();
+            let chain = Chain::new(&config, &environment, plugins.and_own_executable(&own));
+            chain.unwrap().observed_by(&observer).status().unwrap();
+            assert_eq!(*observer.0.lock().unwrap(), [told]);
         }
     }
 }
