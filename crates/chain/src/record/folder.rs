@@ -245,7 +245,9 @@ mod tests {
             let mut file = create(&records);
             assert!(file.lock(Duration::ZERO).unwrap());
             let inherited = file.file().try_clone().unwrap();
+            let is_at_work = matches!(left, Left::Running(_));
             file.note_left(left);
+            assert_eq!(file.is_at_work(), is_at_work);
             drop(file);
             assert_eq!(create(&records).lock(Duration::ZERO).unwrap(), is_free);
             drop(inherited);
