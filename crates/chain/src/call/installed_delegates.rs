@@ -171,9 +171,15 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         environment: &Environment,
     ) -> Outcome {
         let bound = self.timeout.filter(|_| self.cancellation.is_none());
-        let deadline = bound.and_then(|limit| Some((limit, Deadline::after(limit).ok()?)));
+        let deadline = match bound.map(Deadline::after).transpose() {
+            Ok(deadline) => deadline,
+            Err(error) => {
+                let what = Path::new("a timer for its time limit");
+                return Outcome::Failed(Failure::not_started(what, &error));
+            }
+        };
         let cancellation = match &deadline {
-            Some((_, deadline)) => Some(deadline as &dyn Cancellation),
+            Some(deadline) => Some(deadline as &dyn Cancellation),
             None => self.cancellation,
         };
         let config = call.config.clone().into_owned();
@@ -188,7 +194,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             Ok(None) => return Outcome::Nothing,
             Err(error) => Failure::printed(error, &stderr.into_text()),
         };
-        Outcome::Failed(match deadline {
+        Outcome::Failed(match bound.zip(deadline) {
             Some((limit, deadline)) if deadline.is_cancelled() && !failure.is_refusal() => {
                 Failure::terminated(Reason::TimedOut(limit), Left::Nothing, "")
             }
@@ -323,6 +329,25 @@ mod tests {
             chain.unwrap().observed_by(&observer).status().unwrap();
             assert_eq!(*observer.0.lock().unwrap(), told);
         }
+    }
+
+    #[test]
+    fn a_linked_delegate_whose_time_cant_be_limited_is_not_run() {
+        let config = config(r#","ipam":{"delegates":["p"]}"#);
+        let environment = Environment::default().with("CNI_PATH", "/nowhere");
+        let observer = Told::default();
+        let linked: [&dyn LinkedPlugin; 1] = [&Writes("run")];
+        let plugins = Plugins::in_cni_path(&environment).unwrap();
+        let chain = Chain::new(&config, &environment, plugins.and_linked(&linked));
+        let mut chain = chain.unwrap();
+        // No timer has so many seconds.
+        chain.settings.timeout = Some(Duration::MAX);
+        let error = chain.observed_by(&observer).status().unwrap_err();
+        assert!(
+            error.to_string().contains("a timer for its time limit"),
+            "{error}"
+        );
+        assert!(observer.0.lock().unwrap().is_empty());
     }
 
     #[test]
