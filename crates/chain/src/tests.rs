@@ -22,12 +22,22 @@ pub(crate) fn attachment() -> Attachment {
     }
 }
 
-/// A linked plugin of this name, which succeeds and prints `{}`.
-pub(crate) struct LinkedExample(pub(crate) &'static str);
+/// A linked plugin, which succeeds, prints `{}`, and writes this to stderr.
+pub(crate) struct LinkedExample {
+    pub(crate) name: &'static str,
+    pub(crate) stderr: &'static str,
+}
+
+impl LinkedExample {
+    /// A plugin of this name, which writes nothing to stderr.
+    pub(crate) const fn named(name: &'static str) -> Self {
+        Self { name, stderr: "" }
+    }
+}
 
 impl LinkedPlugin for LinkedExample {
     fn name(&self) -> &str {
-        self.0
+        self.name
     }
 
     fn call(
@@ -40,7 +50,7 @@ impl LinkedPlugin for LinkedExample {
             answer: JsonOutput::try_from(b"{}".to_vec())
                 .map(Some)
                 .map_err(Error::config),
-            stderr: Vec::new(),
+            stderr: self.stderr.into(),
         }
     }
 }

@@ -6,8 +6,9 @@
 //! An attachment's folder has an empty file for each address. The file is created before the
 //! address, and removed after the address is deleted. So if the index is complete, an attachment
 //! without a folder has no address. In each boot, one list of the node's addresses completes the
-//! index, and the indexes of earlier boots are removed. Calls create and remove these files without waiting for each other. If the folder can't
-//! be used, no address is created: another call that can use the folder would miss the address.
+//! index, and the indexes of earlier boots are removed. Calls create and remove these files
+//! without waiting for each other. If the folder can't be used, no address is created: another
+//! call that can use the folder would miss the address.
 //!
 //! `ipamctl` may create addresses for this node from elsewhere. It then annotates the node's
 //! registration until it is done. So an attachment without a folder has no address only if the

@@ -56,13 +56,15 @@ const OF_A_RELEASE: [&str; 6] = [
 
 /// Parts of the names of further tests that don't depend on the form: they use no plugin of the one
 /// file, or only as other tests do.
-const OF_ONE_FORM: [&str; 11] = [
+const OF_ONE_FORM: [&str; 13] = [
     "cluster::conflicts",
     "cluster::files",
     "cluster::identity",
     "cluster::killed",
     "cluster::not_etcd",
-    "cluster::re",
+    "cluster::reconcile::",
+    "cluster::redefined::",
+    "cluster::restored_meanwhile::",
     "cluster_pool",
     "docker",
     "installer",

@@ -276,32 +276,14 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::sync::Mutex;
 
-    use cni::{LinkedOutput, NetworkConfig};
-
     use super::*;
     use crate::call::event::Observer;
     use crate::call::plugins::{Executable, Plugins};
-    use crate::tests::config;
+    use crate::tests::{LinkedExample, config};
 
     /// A linked plugin that writes this to stderr.
-    struct Writes(&'static str);
-
-    impl LinkedPlugin for Writes {
-        fn name(&self) -> &'static str {
-            "p"
-        }
-
-        fn call(
-            &self,
-            _: &Environment,
-            _: NetworkConfig,
-            _: Option<&dyn Cancellation>,
-        ) -> LinkedOutput {
-            LinkedOutput {
-                answer: Ok(None),
-                stderr: self.0.into(),
-            }
-        }
+    const fn writes(stderr: &'static str) -> LinkedExample {
+        LinkedExample { name: "p", stderr }
     }
 
     #[derive(Default)]
@@ -322,7 +304,7 @@ mod tests {
         let environment = Environment::default().with("CNI_PATH", "/nowhere");
         for (stderr, told) in [("", &[][..]), ("careful", &["p: careful".to_owned()])] {
             let observer = Told::default();
-            let plugin = Writes(stderr);
+            let plugin = writes(stderr);
             let linked: [&dyn LinkedPlugin; 1] = [&plugin];
             let plugins = Plugins::in_cni_path(&environment).unwrap();
             let chain = Chain::new(&config, &environment, plugins.and_linked(&linked));
@@ -336,7 +318,7 @@ mod tests {
         let config = config(r#","ipam":{"delegates":["p"]}"#);
         let environment = Environment::default().with("CNI_PATH", "/nowhere");
         let observer = Told::default();
-        let linked: [&dyn LinkedPlugin; 1] = [&Writes("run")];
+        let linked: [&dyn LinkedPlugin; 1] = [&writes("run")];
         let plugins = Plugins::in_cni_path(&environment).unwrap();
         let chain = Chain::new(&config, &environment, plugins.and_linked(&linked));
         let mut chain = chain.unwrap();
@@ -357,7 +339,7 @@ mod tests {
         fs::write(&executable, "#!/bin/sh\necho executed >&2\n").unwrap();
         fs::set_permissions(&executable, fs::Permissions::from_mode(0o755)).unwrap();
         let environment = Environment::default().with("CNI_PATH", folder.path());
-        static LINKED: Writes = Writes("linked");
+        static LINKED: LinkedExample = writes("linked");
         for (timeout, told) in [
             ("", "p: linked"),
             (r#","delegateTimeout":"1m""#, "p: executed\n"),

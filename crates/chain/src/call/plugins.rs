@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn a_linked_plugin_takes_precedence_over_an_executable_of_its_name() {
         let environment = Environment::default().with("CNI_PATH", "/bin");
-        let linked: [&dyn LinkedPlugin; 1] = [&LinkedExample("sh")];
+        let linked: [&dyn LinkedPlugin; 1] = [&LinkedExample::named("sh")];
         let plugins = Plugins::in_cni_path(&environment).unwrap();
         assert!(matches!(
             plugins.find(&"sh".parse().unwrap()),

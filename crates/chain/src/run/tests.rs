@@ -125,7 +125,7 @@ impl Site {
             true => config(keys),
             false => config(&format!(r#"{keys},"ipam":{{"delegates":["p"]}}"#)),
         };
-        let linked: [&dyn LinkedPlugin; 2] = [&LinkedExample("q"), &self.delegate];
+        let linked: [&dyn LinkedPlugin; 2] = [&LinkedExample::named("q"), &self.delegate];
         let linked = &linked[..1 + usize::from(self.is_installed)];
         let plugins = Plugins::in_cni_path(&self.environment).unwrap();
         f(Chain::new(&config, &self.environment, plugins.and_linked(linked)).unwrap())

@@ -106,7 +106,7 @@ fn a_folder_in_the_place_of_a_record_is_no_missing_record() {
     assert_eq!(opened.err().unwrap().code, code::IO);
 }
 
-const LINKED: [&dyn LinkedPlugin; 1] = [&LinkedExample("p")];
+const LINKED: [&dyn LinkedPlugin; 1] = [&LinkedExample::named("p")];
 
 fn environment(folder: &TempDir) -> Environment {
     Environment::default()

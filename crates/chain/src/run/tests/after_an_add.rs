@@ -3,19 +3,23 @@
 use super::*;
 use crate::record::{RecordState, record_of};
 
+/// What delegates get of a CHECK after an ADD with these keys.
+fn log_of_check(site: &Site, keys: &str) -> Vec<String> {
+    site.add(keys).unwrap();
+    site.delegate.log();
+    let keys = format!(r#","prevResult":{{"ips":[]}}{keys}"#);
+    site.with(&keys, |chain| chain.check(&attachment()))
+        .unwrap();
+    site.delegate.log()
+}
+
 #[test]
 fn check_gets_the_pools_that_a_selector_has_selected_on_add() {
     let site = Site::new(|command, _| match command {
         Command::Add => Ok(Some(r#"{"ips":[],"pools":[{"name":"x"}]}"#)),
         _ => Ok(None),
     });
-    let keys = r#","ipam":{"delegates":["p","p"]}"#;
-    site.add(keys).unwrap();
-    site.delegate.log();
-    let keys = format!(r#","prevResult":{{"ips":[]}}{keys}"#);
-    site.with(&keys, |chain| chain.check(&attachment()))
-        .unwrap();
-    let log = site.delegate.log();
+    let log = log_of_check(&site, r#","ipam":{"delegates":["p","p"]}"#);
     assert!(!log[0].contains("pools"), "{log:?}");
     assert!(log[1].contains(r#""pools":[{"name":"x"}]"#), "{log:?}");
 }
@@ -32,13 +36,7 @@ fn check_gets_the_pools_of_each_place_of_a_selector() {
         })),
         _ => Ok(None),
     });
-    let keys = r#","ipam":{"delegates":["p","p","p"]}"#;
-    site.add(keys).unwrap();
-    site.delegate.log();
-    let keys = format!(r#","prevResult":{{"ips":[]}}{keys}"#);
-    site.with(&keys, |chain| chain.check(&attachment()))
-        .unwrap();
-    let log = site.delegate.log();
+    let log = log_of_check(&site, r#","ipam":{"delegates":["p","p","p"]}"#);
     assert!(log[1].contains(r#""pools":[{"name":"x"}]"#), "{log:?}");
     assert!(log[2].contains(r#""pools":[{"name":"y"}]"#), "{log:?}");
 }
