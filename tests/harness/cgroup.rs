@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::waiting::wait_within;
 
 /// The folder of all hierarchies.
 const HIERARCHIES: &str = "/sys/fs/cgroup";
@@ -42,11 +43,8 @@ done",
 
     /// Removes the control group and its children, once their processes have left.
     pub(crate) fn remove(&self) {
-        let started = Instant::now();
         for folder in self.folders() {
-            while !remove(&folder) && started.elapsed() < PATIENCE {
-                sleep(Duration::from_millis(10));
-            }
+            wait_within(PATIENCE, || remove(&folder));
         }
     }
 

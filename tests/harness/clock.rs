@@ -1,4 +1,4 @@
-//! Sets the clock of one process, with a library that is loaded before the C library.
+//! Stops the clock of one process, with a library that is loaded before the C library.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,30 +9,30 @@ use crate::{Call, repository};
 pub const CC: &str = "/usr/bin/cc";
 
 /// The library. It works in executables that are linked to the C library.
-pub struct WrongClock {
+pub struct StoppedClock {
     library: PathBuf,
 }
 
-impl WrongClock {
+impl StoppedClock {
     /// Compiles the library in this folder.
     ///
     /// # Panics
     ///
     /// If it doesn't compile.
     pub fn new(folder: &Path) -> Self {
-        let library = folder.join("offset.so");
+        let library = folder.join("clock.so");
         let built = Command::new(CC)
             .args(["-shared", "-fPIC", "-o"])
             .arg(&library)
-            .arg(repository().join("testdata/clock/offset.c"))
+            .arg(repository().join("testdata/clock/clock.c"))
             .status();
         assert!(built.unwrap().success());
         Self { library }
     }
 
-    /// Sets the call's clock ahead by this many seconds, or back if the number is negative.
+    /// Stops the call's clock at this Unix time, in seconds.
     pub fn set(&self, call: Call, seconds: i64) -> Call {
         call.env("LD_PRELOAD", &self.library)
-            .env("CLOCK_OFFSET", seconds.to_string())
+            .env("CLOCK", seconds.to_string())
     }
 }

@@ -1,5 +1,5 @@
 //! Cluster of three etcd members on one bridge, each in separate network, mount and PID
-//! namespaces. Clients use TLS, and need a user and a password.
+//! namespaces. Clients need a certificate.
 //!
 //! The cluster ends with the test, even if the test is killed: everything is in the namespaces and
 //! in one temporary folder.
@@ -9,23 +9,23 @@ mod keys;
 mod member;
 mod status;
 
+use std::cell::RefCell;
 use std::fs::File;
-use std::io::Write;
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+use std::thread::{self};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{Authority, ETCDCTL, Node};
+use crate::waiting::wait_or_say;
+use crate::{Authority, CertificateFiles, ETCDCTL, Node};
 use member::Member;
 
 pub use faults::Cut;
+pub use keys::ip_of_key;
 pub use member::Disk;
 pub use status::{Metrics, metrics_of, sum_of_metric};
 
@@ -35,17 +35,8 @@ pub const MEMBERS: usize = 3;
 /// The address of the clients, on the bridge.
 const CLIENT: &str = "10.99.0.100";
 
-/// The prefix of the keys. The user of [`Cluster::config`] has no right to any other.
+/// The prefix of the keys.
 pub const PREFIX: &str = "/ipam";
-
-/// The user of [`Cluster::config`].
-const USER: &str = "ipam";
-
-/// The passwords of the user and of root.
-const PASSWORD: &str = "correct horse";
-
-/// Longest wait for the cluster.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The cluster. Members are numbered from 0.
 pub struct Cluster {
@@ -53,11 +44,12 @@ pub struct Cluster {
     members: Vec<Member>,
     /// The namespaces of the clients, with the bridge.
     clients: Node,
+    certificate: CertificateFiles,
     root: TempDir,
 }
 
 impl Cluster {
-    /// Starts a cluster and waits until it serves the user of [`Self::config`]. Its disks have the
+    /// Starts a cluster and waits until it is healthy. Its disks have the
     /// smallest size with which etcd works.
     ///
     /// # Errors
@@ -99,13 +91,13 @@ impl Cluster {
         let mut cluster = Self {
             members,
             clients,
+            certificate: authority.sign("client", &[]),
             root,
         };
         for number in 0..MEMBERS {
             cluster.start_member(number);
         }
         cluster.wait_until_healthy();
-        cluster.authenticate();
         Ok(cluster)
     }
 
@@ -119,14 +111,14 @@ impl Cluster {
         format!("https://{}:2379", member::address(member))
     }
 
-    /// The value of the key `etcd` in a plugin's configuration.
+    /// The content of a settings file, which `ipam.etcd` names.
     pub fn config(&self) -> Value {
         let endpoints: Vec<String> = (0..MEMBERS).map(|number| self.endpoint(number)).collect();
         json!({
             "endpoints": endpoints,
             "ca": self.authority(),
-            "username": USER,
-            "passwordFile": self.password_file(),
+            "cert": self.certificate.cert,
+            "key": self.certificate.key,
             "prefix": PREFIX,
         })
     }
@@ -134,10 +126,6 @@ impl Cluster {
     /// The certificate of the authority that signed the members' certificates.
     fn authority(&self) -> PathBuf {
         self.root().join("ca.pem")
-    }
-
-    fn password_file(&self) -> PathBuf {
-        self.root().join("password")
     }
 
     /// The clients' network namespace.
@@ -164,16 +152,7 @@ impl Cluster {
         })
     }
 
-    /// Runs `etcdctl` as root of the cluster.
-    pub fn try_etcdctl(&self, words: &[&str]) -> Output {
-        let mut all = vec!["--user", "root"];
-        let password = format!("--password={PASSWORD}");
-        all.push(&password);
-        all.extend(words);
-        self.etcdctl_as_nobody(&all)
-    }
-
-    /// Runs `etcdctl` as root of the cluster; returns its stdout. A member that has come back may
+    /// Runs `etcdctl`; returns its stdout. A member that has come back may
     /// take seconds to answer.
     ///
     /// # Panics
@@ -185,12 +164,21 @@ impl Cluster {
         stdout_of(words, self.try_etcdctl(&[&patient[..], words].concat()))
     }
 
-    fn etcdctl_as_nobody(&self, words: &[&str]) -> Output {
+    /// Runs `etcdctl`.
+    ///
+    /// # Panics
+    ///
+    /// If it can't be started.
+    pub fn try_etcdctl(&self, words: &[&str]) -> Output {
         let endpoints: Vec<String> = (0..MEMBERS).map(|number| self.endpoint(number)).collect();
         let mut etcdctl = self.clients.command(ETCDCTL);
         etcdctl
             .arg("--cacert")
             .arg(self.authority())
+            .arg("--cert")
+            .arg(&self.certificate.cert)
+            .arg("--key")
+            .arg(&self.certificate.key)
             .arg(format!("--endpoints={}", endpoints.join(",")))
             .args(words)
             .env_clear()
@@ -199,43 +187,11 @@ impl Cluster {
         etcdctl.output().unwrap()
     }
 
-    /// Creates a root user, and a user with rights to the prefix only.
-    fn authenticate(&self) {
-        let mut file = File::options()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(self.password_file())
-            .unwrap();
-        file.write_all(PASSWORD.as_bytes()).unwrap();
-        let root = format!("root:{PASSWORD}");
-        let user = format!("{USER}:{PASSWORD}");
-        let below = format!("{PREFIX}/");
-        for words in [
-            &["user", "add", &root][..],
-            &["user", "grant-role", "root", "root"],
-            &["role", "add", USER],
-            &[
-                "role",
-                "grant-permission",
-                USER,
-                "--prefix=true",
-                "readwrite",
-                &below,
-            ],
-            &["user", "add", &user],
-            &["user", "grant-role", USER, USER],
-            &["auth", "enable"],
-        ] {
-            stdout_of(words, self.etcdctl_as_nobody(words));
-        }
-    }
-
     /// Waits until all members are up and follow one leader.
     ///
     /// # Panics
     ///
-    /// If that takes longer than half a minute.
+    /// If it takes too long.
     pub fn wait_until_healthy(&self) {
         self.wait_for("a healthy cluster", |states| {
             states.len() == MEMBERS && states.iter().all(|state| state.has_leader)
@@ -246,7 +202,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// If there is none for half a minute.
+    /// If there is none for too long.
     pub fn leader(&self) -> usize {
         let leaders = |states: &[Metrics]| -> Vec<usize> {
             let leads = states.iter().filter(|state| state.is_leader);
@@ -268,15 +224,13 @@ impl Cluster {
     }
 
     fn wait_for(&self, what: &str, holds: impl Fn(&[Metrics]) -> bool) -> Vec<Metrics> {
-        let started = Instant::now();
-        loop {
-            let states = self.metrics();
-            if holds(&states) {
-                return states;
-            }
-            assert!(started.elapsed() < PATIENCE, "no {what}: {states:?}");
-            sleep(Duration::from_millis(50));
-        }
+        let states = RefCell::default();
+        let is_there = || {
+            states.replace(self.metrics());
+            holds(&states.borrow())
+        };
+        wait_or_say(is_there, || format!("no {what}: {:?}", states.borrow()));
+        states.into_inner()
     }
 }
 

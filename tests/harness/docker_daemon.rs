@@ -6,23 +6,14 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::sandbox::{Flavour, Sandbox, assert_built};
-use crate::{Node, REFERENCE_PLUGINS};
+use crate::waiting::wait_or_say;
+use crate::{Flavour, Node, REFERENCE_PLUGINS, Sandbox, executable};
 
 /// The daemon's executable.
 pub const DOCKER_DAEMON: &str = "docker-ipam-delegated";
-
-/// Longest wait for a start.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Number of the next endpoint.
-static NEXT_ENDPOINT: AtomicUsize = AtomicUsize::new(1);
 
 /// A daemon that runs. It is killed when this is dropped.
 pub struct DockerDaemon {
@@ -64,7 +55,6 @@ impl Sandbox {
             option("docker-socket", &self.docker_api()),
             option("state-dir", &self.docker_state()),
             option("data-dir", &self.data_dir()),
-            option("cache-dir", &self.cache_dir()),
             option("conf-dir", &self.conf_dir()),
             format!(
                 "--cni-path={}:{REFERENCE_PLUGINS}",
@@ -73,23 +63,19 @@ impl Sandbox {
         ]
     }
 
-    /// The daemon's files of one kind, sorted. Kinds: `pools`, `gateways`, `networks`; `addresses`
-    /// (records of attachments, and gateways); `endpoints` (records).
+    /// The daemon's files of one kind, sorted. Kinds: `networks`; `addresses` and `endpoints`
+    /// (records).
     pub fn docker_files(&self, kind: &str) -> Vec<PathBuf> {
-        let memory = self.docker_state().join("memory/v2");
+        let state = self.docker_state();
         let mut files = match kind {
             "addresses" => {
-                let records = [self.docker_state().join("records"), self.state_dir()];
-                let mut files: Vec<PathBuf> = records
-                    .iter()
-                    .flat_map(|folder| in_folders(folder))
-                    .collect();
+                let mut files = in_folders(&state.join("records"));
+                files.extend(in_folders(&self.state_dir()));
                 files.retain(|file| is_of_address(file));
-                files.extend(entries(&memory.join("gateways")));
                 files
             }
-            "endpoints" => in_folders(&self.docker_state().join("endpoints")),
-            kind => entries(&memory.join(kind)),
+            "endpoints" => in_folders(&state.join("endpoints")),
+            kind => entries(&state.join(kind)),
         };
         files.sort();
         files
@@ -103,22 +89,23 @@ impl Sandbox {
     }
 }
 
-/// True if a file of the daemon says that Docker may have the object and has not given it back: a
-/// reference to a pool whose request was answered, a gateway, or the record of an attachment after
-/// its ADD.
+/// The pool ID of a subnet without a network configuration.
+pub fn docker_pool(subnet: &str) -> String {
+    json!({"space": "ipam-delegated-local", "subnet": subnet}).to_string()
+}
+
+/// True if the content of a record says that Docker has the address: its ADD has succeeded, and no
+/// DEL has begun.
 pub fn is_answered(content: &str) -> bool {
     let last = content.lines().last().unwrap_or_default();
-    last == "\"answered\""
-        || last.starts_with("{\"made\":{\"pool\"")
-        || last == "{\"added\":{}}"
+    last == "{\"added\":{}}"
         || (last.starts_with("{\"caller\"") && content.contains("{\"added\":{}}\n"))
 }
 
-/// True if this is the record of an address.
+/// True if this is the record of an address of Docker's.
 fn is_of_address(file: &Path) -> bool {
     let name = file.file_name().and_then(|name| name.to_str());
-    let parts: Vec<&str> = name.unwrap_or_default().split(['-', ':']).collect();
-    matches!(parts[..], ["docker", start, _, "eth0.json"] if start.len() == 16)
+    name.is_some_and(|name| name.starts_with("docker-") && name.ends_with(":eth0.json"))
 }
 
 fn in_folders(path: &Path) -> Vec<PathBuf> {
@@ -138,11 +125,9 @@ fn entries(path: &Path) -> Vec<PathBuf> {
 ///
 /// # Panics
 ///
-/// If it isn't built.
+/// If it can't be built.
 pub fn docker_daemon_executable() -> PathBuf {
-    let path = Flavour::Normal.folder().join(DOCKER_DAEMON);
-    assert_built(&path);
-    path
+    executable(DOCKER_DAEMON, Flavour::Normal)
 }
 
 impl DockerDaemon {
@@ -195,14 +180,13 @@ impl DockerDaemon {
             .spawn()
             .unwrap();
         let mut daemon = Self { process, socket };
-        let started = Instant::now();
-        while daemon.try_call("/Plugin.Activate", "").is_err() {
+        let log = || fs::read_to_string(sandbox.root().join("docker-log")).unwrap();
+        let answers = || {
             let ended = daemon.process.try_wait().unwrap();
-            let log = || fs::read_to_string(sandbox.root().join("docker-log")).unwrap();
             assert!(ended.is_none(), "it has ended: {}", log());
-            assert!(started.elapsed() < PATIENCE, "it doesn't answer: {}", log());
-            sleep(Duration::from_millis(2));
-        }
+            daemon.try_call("/Plugin.Activate", "").is_ok()
+        };
+        wait_or_say(answers, log);
         daemon
     }
 
@@ -268,13 +252,10 @@ impl DockerDaemon {
         pool["PoolID"].as_str().unwrap().to_owned()
     }
 
-    /// Requests an address for a new endpoint with its own MAC address; returns the address
-    /// without its prefix length.
+    /// Requests an address; returns it without its prefix length.
     #[track_caller]
     pub fn address(&self, pool: &str, requested: &str) -> String {
-        let number = NEXT_ENDPOINT.fetch_add(1, Ordering::Relaxed);
-        let mac = format!("02:42:00:00:{:02x}:{:02x}", number / 256, number % 256);
-        let options = json!({"com.docker.network.endpoint.macaddress": mac});
+        let options = json!({"com.docker.network.endpoint.name": "web"});
         let body = json!({"PoolID": pool, "Address": requested, "Options": options});
         let given = self.ok("/IpamDriver.RequestAddress", &body);
         let (ip, _) = given["Address"].as_str().unwrap().split_once('/').unwrap();

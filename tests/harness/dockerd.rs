@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use crate::{Cgroup, Node, Sandbox, make_rootfs, skip, skip_for};
+use crate::rootfs::place_for_containers;
+use crate::waiting::{PATIENCE, wait_for, wait_within};
+use crate::{Cgroup, Node, Sandbox, needs, skip};
 
 /// The executables of Debian's `docker.io`.
 pub const DOCKERD: &str = "/usr/sbin/dockerd";
@@ -18,9 +18,6 @@ const DOCKER: &str = "/usr/bin/docker";
 
 /// The plugin's socket, in the folder where dockerd looks for it.
 const SOCKET: &str = "/run/docker/plugins/ipam-delegated.sock";
-
-/// Longest wait for a start.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Starts a program, after its process ID was written to a file.
 const WITH_ID: &str = "echo $$ > \"$0\"; exec \"$@\"";
@@ -50,27 +47,15 @@ pub struct Dockerd {
 impl Dockerd {
     /// Starts both, with these options of dockerd. Reports and returns `None` if dockerd can't run
     /// a container on this machine.
-    pub fn start(test: &str, options: &[&str]) -> Option<Self> {
-        Self::start_of(test, options, None)
+    pub fn start(options: &[&str]) -> Option<Self> {
+        Self::start_of(options, None)
     }
 
     /// As [`Self::start`], with dockerd, containerd and runc from this folder.
-    pub fn start_of(test: &str, options: &[&str], programs: Option<PathBuf>) -> Option<Self> {
-        let node = match Node::with_own_processes() {
-            Ok(node) => node,
-            Err(reason) => {
-                skip(test, &reason);
-                return None;
-            }
-        };
-        let sandbox = Sandbox::default();
-        let root = sandbox.root();
-        if let Err(reason) = make_rootfs(&root.join("rootfs")) {
-            skip_for(test, &reason);
-            return None;
-        }
+    pub fn start_of(options: &[&str], programs: Option<PathBuf>) -> Option<Self> {
+        needs!(DOCKERD);
+        let (node, sandbox, cgroup) = place_for_containers()?;
         fs::create_dir_all(sandbox.conf_dir()).unwrap();
-        let cgroup = Cgroup::named(root.file_name().unwrap().to_str().unwrap());
         let mut dockerd = Self {
             node,
             sandbox,
@@ -83,7 +68,7 @@ impl Dockerd {
         dockerd.start_containerd();
         dockerd.start_daemon();
         if let Err(said) = dockerd.try_start_dockerd() {
-            skip(test, &format!("dockerd doesn't start here: {said}"));
+            skip(&format!("dockerd doesn't start here: {said}"));
             return None;
         }
         let folder = dockerd.sandbox.root().join("rootfs");
@@ -92,10 +77,10 @@ impl Dockerd {
         let probe = dockerd.docker(&["run", "--rm", "--network=none", "test", "/bin/true"]);
         if !probe.status.success() {
             let said = String::from_utf8_lossy(&probe.stderr);
-            skip(
-                test,
-                &format!("dockerd can't run a container here: {}", said.trim()),
-            );
+            skip(&format!(
+                "dockerd can't run a container here: {}",
+                said.trim()
+            ));
             return None;
         }
         Some(dockerd)
@@ -163,16 +148,14 @@ impl Dockerd {
         let log = self.sandbox.root().join("dockerd-log");
         self.node.sh("rm -f /run/dockerd-own.pid");
         self.spawn("/run/dockerd.pid", &line, log.to_str().unwrap());
-        let started = Instant::now();
-        while !self.docker(&["version"]).status.success() {
-            let is_running = self.node.succeeds("kill -0 $(cat /run/dockerd.pid)");
-            if !is_running || started.elapsed() > PATIENCE {
-                let log = fs::read_to_string(log).unwrap_or_default();
-                return Err(log.lines().last().unwrap_or_default().to_owned());
-            }
-            sleep(Duration::from_millis(50));
+        let has_ended = || !self.node.succeeds("kill -0 $(cat /run/dockerd.pid)");
+        let answers = || self.docker(&["version"]).status.success();
+        wait_within(PATIENCE, || answers() || has_ended());
+        if answers() {
+            return Ok(());
         }
-        Ok(())
+        let log = fs::read_to_string(log).unwrap_or_default();
+        Err(log.lines().last().unwrap_or_default().to_owned())
     }
 
     fn program(&self, name: &str) -> String {
@@ -216,6 +199,12 @@ impl Dockerd {
         log.lines().filter_map(path).collect()
     }
 
+    /// How often the daemon's log has this text.
+    pub fn logged(&self, text: &str) -> usize {
+        let log = fs::read_to_string(self.sandbox.root().join("docker-log"));
+        log.unwrap_or_default().matches(text).count()
+    }
+
     /// Kills the daemon, with SIGKILL.
     pub fn kill_daemon(&self) {
         self.kill("/run/daemon.pid");
@@ -251,11 +240,7 @@ impl Dockerd {
     /// If it stays false.
     #[track_caller]
     pub fn wait(&self, what: impl Fn(&Self) -> bool) {
-        let started = Instant::now();
-        while !what(self) {
-            assert!(started.elapsed() < PATIENCE, "it doesn't come");
-            sleep(Duration::from_millis(20));
-        }
+        wait_for(|| what(self));
     }
 
     /// dockerd's socket, in a folder that is not private to the node.

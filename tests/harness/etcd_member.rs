@@ -5,9 +5,8 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
+use crate::waiting::wait_or_say;
 use tempfile::TempDir;
 
 /// The executable of Debian's `etcd-server`.
@@ -15,9 +14,6 @@ pub const ETCD: &str = "/usr/bin/etcd";
 
 /// The executable of Debian's `etcd-client`.
 pub const ETCDCTL: &str = "/usr/bin/etcdctl";
-
-/// Longest wait until a member is ready.
-const READY: Duration = Duration::from_secs(20);
 
 /// A running member. Dropping it kills the member and removes its data.
 pub struct EtcdMember {
@@ -77,17 +73,15 @@ impl EtcdMember {
     pub fn restart(&mut self) {
         self.kill();
         self.launch();
-        let started = Instant::now();
-        while !self.is_ready() {
-            let ended = self
-                .process
-                .as_mut()
-                .and_then(|child| child.try_wait().unwrap());
-            let log = fs::read_to_string(self.log()).unwrap_or_default();
-            assert!(ended.is_none(), "etcd has ended: {log}");
-            assert!(started.elapsed() < READY, "etcd isn't ready: {log}");
-            sleep(Duration::from_millis(20));
-        }
+        let log = self.log();
+        let log = || fs::read_to_string(&log).unwrap_or_default();
+        let is_ready = || {
+            let process = self.process.as_mut();
+            let ended = process.and_then(|child| child.try_wait().unwrap());
+            assert!(ended.is_none(), "etcd has ended: {}", log());
+            self.is_ready()
+        };
+        wait_or_say(is_ready, log);
     }
 
     /// Replaces its data with a snapshot, and starts it again.
@@ -111,6 +105,18 @@ impl EtcdMember {
             .arg(snapshot);
         let output = etcdctl.output().unwrap();
         assert!(output.status.success(), "{output:?}");
+        self.restart();
+    }
+
+    /// Starts it again with its data on other ports.
+    ///
+    /// # Panics
+    ///
+    /// If it doesn't become ready.
+    pub fn move_to_other_ports(&mut self) {
+        self.kill();
+        // The port of its peers is in its data.
+        self.ports[0] = free_ports()[0];
         self.restart();
     }
 

@@ -4,22 +4,15 @@
 //! ([`FaultWalk::run_at`]), at which one system call fails. Only the program's first thread is
 //! traced; its child processes run as usual.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::path::Path;
 
-use crate::{Call, Output};
-
-/// strace.
-pub const STRACE: &str = "/usr/bin/strace";
+use crate::strace::{STRACE, SystemCall};
+use crate::{ALL_POINTS, Call, Output, sample};
 
 /// The errors: a broken disk, no free descriptor, no free memory, no permission.
 pub const ERRORS: [&str; 4] = ["EIO", "ENFILE", "ENOMEM", "EACCES"];
-
-/// If this variable is set, each system call fails with each error. Otherwise each fails with one
-/// error, which changes with each execution of the system call.
-pub const ALL_POINTS: &str = "IPAM_DELEGATED_ALL_KILL_POINTS";
 
 /// Longest time of one run, in seconds. A program that retries endlessly fails the test.
 const LONGEST: &str = "60";
@@ -62,13 +55,6 @@ pub struct FaultWalk {
 }
 
 impl FaultWalk {
-    /// True if one process may trace another on this machine.
-    pub fn is_possible() -> bool {
-        let call = Call::new("/bin/true".into());
-        let output = call.through(&[STRACE, "-qq", "-o", "/dev/null"]).run();
-        output.status.success()
-    }
-
     /// Runs the call and records its system calls, beginning with the first line of the trace that
     /// contains `start`. Earlier ones are the loader's.
     ///
@@ -76,10 +62,7 @@ impl FaultWalk {
     ///
     /// If no system call contains `start`.
     pub fn record(call: Call, trace: &Path, start: &str) -> (Self, Output) {
-        let path = trace.to_str().unwrap();
-        let output = call
-            .through(&[STRACE, "-qq", "-s", "256", "-o", path])
-            .run();
+        let output = call.traced(trace, &["-s", "256"]).run();
         (Self::of_trace(trace, start), output)
     }
 
@@ -93,7 +76,9 @@ impl FaultWalk {
         let text = fs::read(trace).unwrap();
         let points = points(&String::from_utf8_lossy(&text), start);
         assert!(!points.is_empty(), "no system call with {start}");
-        Self { points }
+        Self {
+            points: sample(points),
+        }
     }
 
     /// Runs the call while this point fails.
@@ -114,35 +99,21 @@ impl FaultWalk {
 
 fn points(trace: &str, start: &str) -> Vec<FaultPoint> {
     let all = std::env::var_os(ALL_POINTS).is_some();
-    let mut times: HashMap<&str, usize> = HashMap::new();
-    let mut has_started = false;
-    let mut points = Vec::new();
-    for line in trace.lines() {
-        has_started |= line.contains(start);
-        let Some((name, _)) = line.split_once('(') else {
-            continue;
-        };
-        let is_part = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
-        if !name.bytes().all(is_part) {
-            continue;
-        }
-        let time = times.entry(name).or_default();
-        *time += 1;
-        if !has_started || NEVER_FAIL.contains(&name) {
-            continue;
-        }
-        let of = |error| FaultPoint {
-            name: name.to_owned(),
-            time: *time,
-            error,
-        };
-        if all {
-            points.extend(ERRORS.map(of));
-        } else {
-            points.push(of(ERRORS[*time % ERRORS.len()]));
-        }
-    }
-    points
+    SystemCall::all(trace)
+        .skip_while(|call| !call.line.contains(start))
+        .filter(|call| !NEVER_FAIL.contains(&call.name))
+        .flat_map(|call| {
+            let errors = match all {
+                true => &ERRORS[..],
+                false => &ERRORS[call.time % ERRORS.len()..][..1],
+            };
+            errors.iter().map(move |error| FaultPoint {
+                name: call.name.to_owned(),
+                time: call.time,
+                error,
+            })
+        })
+        .collect()
 }
 
 #[cfg(test)]

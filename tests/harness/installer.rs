@@ -4,24 +4,17 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use crate::sandbox::{Flavour, Sandbox, assert_built};
-use crate::{Call, INSTALLER, Node, Output, PLUGINS, TOOL};
-
-/// Longest wait for an expected event.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::waiting::wait_or_say;
+use crate::{Call, Flavour, INSTALLER, Node, Output, PLUGINS, Sandbox, TOOL, executable};
 
 /// The executable of the entry point.
 ///
 /// # Panics
 ///
-/// If it isn't built.
+/// If it can't be built.
 pub fn installer_executable() -> PathBuf {
-    let path = Flavour::Normal.folder().join(INSTALLER);
-    assert_built(&path);
-    path
+    executable(INSTALLER, Flavour::Normal)
 }
 
 /// Content of an executable that reports this version like the project's executables.
@@ -46,6 +39,13 @@ impl Default for Installation {
     }
 }
 
+/// The text of an installed JSON file without the installer's mark, as it was in the ConfigMap.
+pub fn unmarked(text: &str) -> String {
+    let mark = "\n  \"installedBy\": \"ipam-installer\"";
+    text.replacen(&format!("{mark},"), "", 1)
+        .replacen(mark, "", 1)
+}
+
 impl Installation {
     /// A file or a folder of the node.
     pub fn path(&self, name: &str) -> PathBuf {
@@ -55,7 +55,7 @@ impl Installation {
     /// A release of this version, with small scripts for plugins and the real `ipamctl`.
     pub fn release(&self, version: &str) -> PathBuf {
         let folder = self.path(&format!("release-{version}"));
-        for name in ["plugins", "sbin"] {
+        for name in ["plugins", "network-plugins", "sbin"] {
             fs::create_dir_all(folder.join(name)).unwrap();
         }
         for plugin in PLUGINS {
@@ -64,8 +64,7 @@ impl Installation {
                 &plugin_of_version(version),
             );
         }
-        let tool = Flavour::Normal.folder().join(TOOL);
-        assert_built(&tool);
+        let tool = executable(TOOL, Flavour::Normal);
         let copy = folder.join("sbin").join(TOOL);
         // A second copy would write through the link and empty the executable.
         if !copy.exists() {
@@ -93,7 +92,7 @@ impl Installation {
             word("conflists", &self.path("cni/net.d")),
             word("data-dir", &self.sandbox.data_dir()),
             word("state-dir", &self.sandbox.state_dir()),
-            word("status-file", &self.path("status.json")),
+            word("status-file", &self.path("status")),
         ]
     }
 
@@ -102,8 +101,8 @@ impl Installation {
         self.call(release, &["--once"]).run()
     }
 
-    /// Starts an entry point without `--once`, with a separate status file, and waits until it has
-    /// written its status.
+    /// Starts an entry point without `--once`, with a separate socket for the probe, and waits until
+    /// it listens.
     ///
     /// # Panics
     ///
@@ -151,20 +150,13 @@ impl Installation {
             status,
             log,
         };
-        let started = Instant::now();
-        while !staying.status.exists() {
-            assert!(
-                staying.process.try_wait().unwrap().is_none(),
-                "it has ended: {}",
-                staying.log()
-            );
-            assert!(
-                started.elapsed() < PATIENCE,
-                "it says nothing: {}",
-                staying.log()
-            );
-            sleep(Duration::from_millis(5));
-        }
+        let status = staying.status.clone();
+        let is_there = || {
+            let ended = staying.process.try_wait().unwrap();
+            assert!(ended.is_none(), "it has ended: {}", staying.log());
+            status.exists()
+        };
+        wait_or_say(is_there, || "it says nothing");
         staying
     }
 
@@ -215,15 +207,20 @@ impl Staying {
     /// If it stays false.
     #[track_caller]
     pub fn wait(&self, holds: impl Fn(bool, &str) -> bool) {
-        let started = Instant::now();
-        loop {
+        self.wait_until(|| {
             let (is_ready, said) = self.probe();
-            if holds(is_ready, &said) {
-                return;
-            }
-            assert!(started.elapsed() < PATIENCE, "{said}\n{}", self.log());
-            sleep(Duration::from_millis(20));
-        }
+            holds(is_ready, &said)
+        });
+    }
+
+    /// Waits until `holds` is true.
+    ///
+    /// # Panics
+    ///
+    /// If it stays false.
+    #[track_caller]
+    pub fn wait_until(&self, holds: impl FnMut() -> bool) {
+        wait_or_say(holds, || format!("{:?}\n{}", self.probe(), self.log()));
     }
 
     /// Ends it with SIGTERM; true if it exits successfully.

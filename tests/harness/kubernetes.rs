@@ -9,6 +9,7 @@ mod control_plane;
 mod daemon;
 mod machine;
 mod pod_image;
+mod pod_sandboxes;
 mod pods;
 mod requests;
 mod runtime;
@@ -17,27 +18,26 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::{self, sleep};
+use std::thread::{self};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::repository;
+use crate::waiting::wait_or_say;
 use control_plane::ControlPlane;
 
 pub use api::{ApiProxy, Fate, KubernetesApi, ProxiedRequest, Snapshot};
 pub use machine::KubernetesNode;
 pub use pod_image::POD_IMAGE;
+pub use pod_sandboxes::PodSandboxes;
 pub use pods::{Pod, pod, workload};
 pub use requests::Answer;
 pub use runtime::ContainerRuntime;
 
 /// The names of the nodes, as the manifests have them.
 pub const NODES: [&str; 2] = ["worker-1", "worker-2"];
-
-/// Longest wait for an expected event.
-const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Held by the only running cluster of this process: the machine has few processors.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -282,7 +282,7 @@ impl KubernetesCluster {
     ///
     /// # Panics
     ///
-    /// If it stays false for three minutes. The message has the cluster's state.
+    /// If it stays false for too long. The message has the cluster's state.
     #[track_caller]
     pub fn wait_for(&self, what: &str, holds: impl Fn() -> bool) -> Duration {
         self.wait_for_none(what, || if holds() { Vec::new() } else { vec!["no"] })
@@ -292,22 +292,15 @@ impl KubernetesCluster {
     ///
     /// # Panics
     ///
-    /// If it isn't empty after three minutes. The message has its items and the cluster's state.
+    /// If it stays so for too long. The message has its items and the cluster's state.
     #[track_caller]
     pub fn wait_for_none<T: Debug>(&self, what: &str, missing: impl Fn() -> Vec<T>) -> Duration {
         let started = Instant::now();
-        loop {
-            let missing = missing();
-            if missing.is_empty() {
-                return started.elapsed();
-            }
-            assert!(
-                started.elapsed() < PATIENCE,
-                "{what}: not within {PATIENCE:?}: {missing:#?}\n{}",
-                self.state()
-            );
-            sleep(Duration::from_millis(200));
-        }
+        let there = || missing().is_empty();
+        wait_or_say(there, || {
+            format!("{what}: {:#?}\n{}", missing(), self.state())
+        });
+        started.elapsed()
     }
 
     /// State of the cluster for a failure message.

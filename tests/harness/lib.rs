@@ -3,6 +3,8 @@
 
 #[cfg(feature = "tls")]
 mod api_server;
+mod build;
+pub mod call_points;
 mod calls;
 mod cargo;
 #[cfg(feature = "tls")]
@@ -11,8 +13,11 @@ mod cgroup;
 mod clock;
 #[cfg(feature = "tls")]
 mod cluster;
+pub mod cni_network;
+mod containerd;
 mod docker_daemon;
 mod dockerd;
+mod documents;
 mod elf;
 mod etcd_member;
 mod failure_report;
@@ -20,55 +25,70 @@ mod fake_docker;
 mod fault_walk;
 mod history;
 mod installer;
+pub mod kill_points;
 #[cfg(feature = "tls")]
 mod kubernetes;
 mod kubernetes_programs;
 mod node;
 mod plugins;
+mod podman;
 mod reference;
 mod release;
 mod rootfs;
 mod run;
+pub mod runtimes;
+mod sample;
 mod sandbox;
 mod skip;
+pub mod strace;
 mod verbose_log;
+pub mod waiting;
 
 #[cfg(feature = "tls")]
 pub use api_server::{ApiAnswer, ApiServer};
+pub use build::{BUILT, build_all, example, executable, plugins, target_dir};
 pub use cargo::cargo;
 #[cfg(feature = "tls")]
 pub use certificates::{Authority, CertificateFiles};
 pub use cgroup::Cgroup;
-pub use clock::{CC, WrongClock};
+pub use clock::{CC, StoppedClock};
 #[cfg(feature = "tls")]
 pub use cluster::{
-    Cluster, Cut, Disk, MEMBERS, Metrics, Namespace, PREFIX, metrics_of, sum_of_metric,
+    Cluster, Cut, Disk, MEMBERS, Metrics, Namespace, PREFIX, ip_of_key, metrics_of, sum_of_metric,
 };
+pub use containerd::Containerd;
 pub use docker_daemon::{
-    DOCKER_DAEMON, DockerAnswer, DockerDaemon, docker_daemon_executable, docker_request,
-    is_answered, read_docker_answer,
+    DOCKER_DAEMON, DockerAnswer, DockerDaemon, docker_daemon_executable, docker_pool,
+    docker_request, is_answered, read_docker_answer,
 };
 pub use dockerd::{DOCKERD, Dockerd};
+pub use documents::{blocks, document, make_old, replay};
 pub use elf::segment_types;
 pub use etcd_member::{ETCD, ETCDCTL, EtcdMember};
 pub use fake_docker::FakeDocker;
-pub use fault_walk::{ALL_POINTS, ERRORS, FaultPoint, FaultWalk, STRACE};
+pub use fault_walk::{ERRORS, FaultPoint, FaultWalk};
 pub use history::{Address, Command, History, Hold, Observation, Operation, Outcome, Violation};
 pub use installer::{
-    Installation, Staying, installer_executable, plugin_of_version, write_executable,
+    Installation, Staying, installer_executable, plugin_of_version, unmarked, write_executable,
 };
 #[cfg(feature = "tls")]
 pub use kubernetes::{
     Answer, ApiProxy, ContainerRuntime, Fate, KubernetesApi, KubernetesCluster, KubernetesNode,
-    NODES, POD_IMAGE, Pod, ProxiedRequest, Snapshot, claim, pod, workload,
+    NODES, POD_IMAGE, Pod, PodSandboxes, ProxiedRequest, Snapshot, claim, pod, workload,
 };
 pub use kubernetes_programs::{KUBECTL, KUBERNETES_PROGRAMS, RUNTIMES, kubernetes_programs};
 pub use node::Node;
 pub use plugins::{ALLOCATOR, INSTALLER, MULTI_CALL, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, TOOL};
+pub use podman::Podman;
 pub use reference::{DNSMASQ, REFERENCE_PLUGINS, is_root, reference};
 pub use release::{Image, Release, dist, one_inode};
 pub use rootfs::{BUSYBOX, make_rootfs};
 pub use run::{Call, Output, Running, answer_of};
-pub use sandbox::{Flavour, Form, Sandbox, example, repository};
-pub use skip::{LEFT_OUT_FILE, PACKAGE, Reason, missing, report_left_out, skip, skip_for};
+pub use sample::{ALL_POINTS, SAMPLE, sample};
+pub use sandbox::{Flavour, Form, Sandbox, repository};
+pub use skip::{
+    LEFT_OUT_FILE, PACKAGE, Reason, missing, print_left_out, report_left_out, skip, skip_for,
+};
+pub use strace::STRACE;
 pub use verbose_log::log;
+pub use waiting::kill_all;

@@ -18,12 +18,7 @@ pub const PLUGINS: [&str; 6] = [
 
 /// The plugins with a network client. Each is a crate and a separate executable of this name:
 /// [`MULTI_CALL`] contains no network client.
-pub const NETWORK_PLUGINS: [&str; 4] = [
-    "ipam-da-etcd",
-    "ipam-ds-etcd",
-    "ipam-da-kubernetes",
-    "ipam-ds-kubernetes",
-];
+pub const NETWORK_PLUGINS: [&str; 2] = ["ipam-da-etcd", "ipam-da-kubernetes"];
 
 /// The crate and the executable that contains all of [`PLUGINS`].
 pub const MULTI_CALL: &str = "ipam-plugins";

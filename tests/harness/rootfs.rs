@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::elf::segment_types;
-use crate::skip::Reason;
+use crate::{Cgroup, Node, Reason, Sandbox, needs, skip, skip_for};
 
 /// The executable of Debian's `busybox-static`.
 pub const BUSYBOX: &str = "/bin/busybox";
@@ -18,6 +18,19 @@ const COMMANDS: [&str; 6] = ["cat", "ip", "ping", "sh", "sleep", "true"];
 
 /// Mount points for container runtimes.
 const FOLDERS: [&str; 6] = ["bin", "dev", "etc", "proc", "sys", "tmp"];
+
+/// A node with a separate PID namespace, a sandbox with a container's root file system in `rootfs`,
+/// and the containers' control group. Reports and returns `None` if the machine can't have them.
+pub(crate) fn place_for_containers() -> Option<(Node, Sandbox, Cgroup)> {
+    needs!("root", BUSYBOX);
+    let node = Node::with_own_processes().map_err(|reason| skip(&reason));
+    let sandbox = Sandbox::default();
+    make_rootfs(&sandbox.root().join("rootfs"))
+        .map_err(skip_for)
+        .ok()?;
+    let cgroup = Cgroup::named(sandbox.root().file_name()?.to_str()?);
+    Some((node.ok()?, sandbox, cgroup))
+}
 
 /// Creates the root file system in a new folder, from [`BUSYBOX`].
 ///

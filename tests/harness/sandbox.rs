@@ -3,12 +3,13 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+use std::thread;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::build::{executable, plugins};
+use crate::waiting::{PATIENCE, wait_within};
 use crate::{Call, NETWORK_PLUGINS, PLUGINS, REFERENCE_PLUGINS, TOOL, failure_report, reference};
 
 /// A build of the plugins, with its log levels.
@@ -20,22 +21,6 @@ pub enum Flavour {
     Verbose,
 }
 
-impl Flavour {
-    /// The folder with the executables. `cargo xtask test` builds them.
-    pub(crate) fn folder(self) -> PathBuf {
-        let (variable, default) = match self {
-            Self::Normal => ("IPAM_DELEGATED_PLUGINS", "target/debug"),
-            Self::Verbose => ("IPAM_DELEGATED_VERBOSE_PLUGINS", "target/verbose/debug"),
-        };
-        std::env::var_os(variable).map_or_else(|| repository().join(default), PathBuf::from)
-    }
-
-    /// The executable of a plugin.
-    pub fn executable(self, plugin: &str) -> PathBuf {
-        self.folder().join(plugin)
-    }
-}
-
 /// The form in which the plugins are installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -43,36 +28,6 @@ pub enum Form {
     Separate,
     /// All are links to one multi-call executable.
     OneFile,
-}
-
-impl Form {
-    /// The form that this test run uses: [`Self::OneFile`] if `IPAM_DELEGATED_FORM` is `one-file`,
-    /// otherwise [`Self::Separate`].
-    pub fn of_this_run() -> Self {
-        match std::env::var("IPAM_DELEGATED_FORM").as_deref() {
-            Ok("one-file") => Self::OneFile,
-            _ => Self::Separate,
-        }
-    }
-}
-
-/// The executable of an example of `ipam-plugins`.
-///
-/// # Panics
-///
-/// If it isn't built.
-pub fn example(name: &str) -> PathBuf {
-    let example = Flavour::Normal.folder().join("examples").join(name);
-    assert_built(&example);
-    example
-}
-
-pub(crate) fn assert_built(executable: &Path) {
-    assert!(
-        executable.exists(),
-        "{} is not built; run the tests with: cargo xtask test",
-        executable.display()
-    );
 }
 
 /// The root of the repository.
@@ -104,20 +59,20 @@ impl Default for Sandbox {
 }
 
 impl Sandbox {
-    /// A sandbox with our plugins, in the form of this test run.
+    /// A sandbox with our plugins, as links to one multi-call executable.
     ///
     /// # Panics
     ///
-    /// If they aren't built.
+    /// If they can't be built.
     pub fn new(flavour: Flavour) -> Self {
-        Self::in_form(flavour, Form::of_this_run())
+        Self::in_form(flavour, Form::OneFile)
     }
 
     /// A sandbox with our plugins.
     ///
     /// # Panics
     ///
-    /// If they aren't built.
+    /// If they can't be built.
     pub fn in_form(flavour: Flavour, form: Form) -> Self {
         let root = tempfile::Builder::new()
             .prefix("ipam-delegated-test-")
@@ -125,14 +80,9 @@ impl Sandbox {
             .unwrap();
         let sandbox = Self { root };
         fs::create_dir(sandbox.plugins()).unwrap();
-        let folder = match form {
-            Form::Separate => flavour.folder(),
-            Form::OneFile => flavour.folder().join("one-file"),
-        };
+        let folder = plugins(flavour, form);
         for name in PLUGINS {
-            let executable = folder.join(name);
-            assert_built(&executable);
-            symlink(executable, sandbox.plugins().join(name)).unwrap();
+            symlink(folder.join(name), sandbox.plugins().join(name)).unwrap();
         }
         sandbox
     }
@@ -141,13 +91,11 @@ impl Sandbox {
     ///
     /// # Panics
     ///
-    /// If they aren't built.
+    /// If they can't be built.
     #[must_use]
     pub fn with_network_plugins(self, flavour: Flavour) -> Self {
         for name in NETWORK_PLUGINS {
-            let executable = flavour.folder().join(name);
-            assert_built(&executable);
-            symlink(executable, self.plugins().join(name)).unwrap();
+            symlink(executable(name, flavour), self.plugins().join(name)).unwrap();
         }
         self
     }
@@ -165,11 +113,6 @@ impl Sandbox {
     /// The `dataDir` of [`Self::config`].
     pub fn data_dir(&self) -> PathBuf {
         self.root().join("networks")
-    }
-
-    /// The `cacheDir` of [`Self::config`].
-    pub fn cache_dir(&self) -> PathBuf {
-        self.root().join("cache")
     }
 
     /// The `stateDir` of [`Self::config`], and the default in [`Self::call`].
@@ -224,7 +167,6 @@ impl Sandbox {
             "type": "ipam-delegated",
             "delegates": delegates,
             "dataDir": self.data_dir(),
-            "cacheDir": self.cache_dir(),
             "stateDir": self.state_dir(),
         });
         let keys = all.as_object_mut().unwrap();
@@ -292,10 +234,8 @@ impl Sandbox {
 
     /// The command line of `ipamctl` with this sandbox's folders.
     pub fn ipamctl_line(&self) -> Vec<PathBuf> {
-        let executable = Flavour::Normal.folder().join(TOOL);
-        assert_built(&executable);
         vec![
-            executable,
+            executable(TOOL, Flavour::Normal),
             "--conf-dir".into(),
             self.conf_dir(),
             "--data-dir".into(),
@@ -357,17 +297,10 @@ impl Sandbox {
             .collect()
     }
 
-    /// The processes of [`Self::processes`] that still run after ten seconds: a killed process
-    /// needs a moment to end.
+    /// The processes of [`Self::processes`] that don't end: a killed process needs a moment.
     pub fn processes_that_stay(&self) -> Vec<String> {
-        let started = Instant::now();
-        loop {
-            let processes = self.processes();
-            if processes.is_empty() || started.elapsed() > Duration::from_secs(10) {
-                return processes;
-            }
-            sleep(Duration::from_millis(1));
-        }
+        wait_within(PATIENCE, || self.processes().is_empty());
+        self.processes()
     }
 
     /// The reserved addresses, sorted.

@@ -1,163 +1,101 @@
-//! Contenders of a benchmark: our chain in both forms, our allocator, a peer, and empty
-//! programs.
+//! Contenders of the comparison on a node: our chain in both forms, a peer, and the least that a
+//! program costs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result};
-use harness::{ORCHESTRATOR, PLUGINS};
+use anyhow::{Context, Result};
+use harness::{MULTI_CALL, ORCHESTRATOR};
+use serde_json::{Value, json};
+use xtask::build::Flavour;
 
-use xtask::build::{Built, Flavour, both_forms};
-use xtask::cargo;
+use crate::plugin::succeeds;
 
 /// The delegates of our chain.
-pub(crate) const DELEGATES: [&str; 2] = ["ipam-ds-ranges", ALLOCATOR];
-
-/// The delegate that corresponds to host-local.
-const ALLOCATOR: &str = "ipam-da-host-local";
+const DELEGATES: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
 
 /// A measured executable.
-#[derive(Clone, Debug)]
 pub(crate) struct Contender {
     pub(crate) name: String,
-    pub(crate) kind: Kind,
     /// The executable that a runtime calls.
     pub(crate) executable: PathBuf,
+    /// The `ipam` section, without the folders of state.
+    pub(crate) ipam: Value,
 }
 
-/// Kind of a contender. Its configuration and its calls depend on the kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Our chain as a multi-call executable.
-    OneFile,
-    /// Our chain as separate executables.
-    Separate,
-    /// Only our allocator, with pools in `prevResult`.
-    Allocator,
-    /// Another project's plugin: host-local.
-    Peer,
-    /// As many empty programs as our chain has executables, in sequence.
-    Minimum,
-}
-
-impl Kind {
-    /// Its name in the figures.
-    pub(crate) fn key(self) -> &'static str {
-        match self {
-            Self::OneFile => "one-file",
-            Self::Separate => "separate",
-            Self::Allocator => "allocator",
-            Self::Peer => "peer",
-            Self::Minimum => "minimum",
-        }
+/// Builds the contenders, and installs them in this folder: our chain in one file, the peer, our
+/// chain in separate files, and an empty program.
+pub(crate) fn contenders(peer: &Path, folder: &Path) -> Result<[Contender; 4]> {
+    let releases = Flavour::Normal.build_static(&[MULTI_CALL])?;
+    let built = releases.join(MULTI_CALL);
+    let one_file = install(&built, &folder.join("one-file"), ORCHESTRATOR)?;
+    for name in DELEGATES.into_iter().chain(["ipam-ds-rules"]) {
+        fs::hard_link(&one_file, one_file.with_file_name(name))?;
     }
-
-    /// True if it is our chain.
-    pub(crate) fn is_chain(self) -> bool {
-        matches!(self, Self::OneFile | Self::Separate)
+    // Copies are other files, so each is executed.
+    let separate = install(&built, &folder.join("separate"), ORCHESTRATOR)?;
+    for name in DELEGATES {
+        install(&built, &folder.join("separate"), name)?;
     }
-}
-
-impl Contender {
-    /// Its executables.
-    pub(crate) fn files(&self) -> Vec<PathBuf> {
-        match self.kind {
-            Kind::Separate => [ORCHESTRATOR]
-                .into_iter()
-                .chain(DELEGATES)
-                .map(|name| self.executable.with_file_name(name))
-                .collect(),
-            _ => vec![self.executable.clone()],
-        }
-    }
-}
-
-/// Builds the contenders of a comparison of chains, and installs them in this folder.
-pub(crate) fn chains(peer: &Path, folder: &Path) -> Result<Vec<Contender>> {
-    let built = Flavour::Normal.build_static(&both_forms())?;
-    let empty = empty_program(&folder.join("build"))?;
-    let separate = folder.join("separate");
-    for name in PLUGINS {
-        install(&built.separate.join(name), &separate)?;
-    }
-    let orchestrator = install_one_file(&built, folder)?.join(ORCHESTRATOR);
-    let empty = install(&empty, folder)?;
-    let installed_peer = install(peer, &folder.join("peer"))?;
-    Ok(vec![
-        contender("our chain, one file", Kind::OneFile, orchestrator),
-        contender(
-            "our chain, separate",
-            Kind::Separate,
-            separate.join(ORCHESTRATOR),
-        ),
-        contender(&file_name(peer), Kind::Peer, installed_peer),
-        contender("3 empty programs", Kind::Minimum, empty),
-    ])
-}
-
-/// Builds the multi-call executable, and installs it in this folder under the names of all
-/// plugins; returns the folder.
-pub(crate) fn one_file(folder: &Path) -> Result<PathBuf> {
-    install_one_file(&Flavour::Normal.build_static(&both_forms())?, folder)
-}
-
-fn install_one_file(built: &Built, folder: &Path) -> Result<PathBuf> {
-    let folder = folder.join("one-file");
-    let orchestrator = install(&built.one_file.join(ORCHESTRATOR), &folder)?;
-    for name in PLUGINS.iter().filter(|name| **name != ORCHESTRATOR) {
-        fs::hard_link(&orchestrator, folder.join(name))?;
-    }
-    Ok(folder)
-}
-
-/// Builds our allocator, and installs it and the peer in this folder.
-pub(crate) fn allocators(peer: &Path, folder: &Path) -> Result<[Contender; 2]> {
-    let built = Flavour::Normal.build_static(&[ALLOCATOR])?.separate;
-    let ours = install(&built.join(ALLOCATOR), &folder.join("ours"))?;
-    let theirs = install(peer, &folder.join("peer"))?;
-    Ok([
-        contender(ALLOCATOR, Kind::Allocator, ours),
-        contender(&file_name(peer), Kind::Peer, theirs),
-    ])
-}
-
-fn contender(name: &str, kind: Kind, executable: PathBuf) -> Contender {
-    Contender {
+    let empty = build_empty(&releases, folder)?;
+    let contender = |name: &str, executable, kind: &str| Contender {
         name: name.to_owned(),
-        kind,
         executable,
-    }
+        ipam: json!({
+            "type": kind, "delegates": DELEGATES,
+            "ranges": [[{"subnet": "10.10.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}],
+        }),
+    };
+    let installed_peer = install(peer, &folder.join("peer"), "host-local")?;
+    Ok([
+        contender("one file", one_file, ORCHESTRATOR),
+        contender(&name_of_peer(peer)?, installed_peer, "host-local"),
+        contender("separate", separate, ORCHESTRATOR),
+        contender("empty program", empty, "empty"),
+    ])
 }
 
-fn file_name(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default();
-    name.to_string_lossy().into_owned()
-}
-
-/// Builds a static Rust program that does nothing.
-fn empty_program(folder: &Path) -> Result<PathBuf> {
+/// Copies an executable into this folder, under this name. All contenders are copied at the same
+/// time: an executable that the linker has just written, or that has been in the page cache for
+/// long, starts up to a fifth slower.
+fn install(executable: &Path, folder: &Path, name: &str) -> Result<PathBuf> {
     fs::create_dir_all(folder)?;
-    let (source, program) = (folder.join("empty.rs"), folder.join("empty"));
-    fs::write(&source, "fn main() {}\n")?;
-    let mut rustc = Command::new("rustc");
-    rustc
-        .args(["-C", "opt-level=3", "-C", "strip=symbols"])
-        .args(["-C", "target-feature=+crt-static"])
-        .args(["-C", "relocation-model=static"])
-        .arg("-o")
-        .args([&program, &source]);
-    cargo::run(&mut rustc)?;
-    Ok(program)
-}
-
-/// Copies an executable into this folder, like an installation. All contenders are copied at the
-/// same time: an executable that the linker has just written, or that has been in the page cache
-/// for long, starts up to a fifth slower.
-fn install(executable: &Path, folder: &Path) -> Result<PathBuf> {
-    fs::create_dir_all(folder)?;
-    let installed = folder.join(executable.file_name().unwrap_or_default());
+    let installed = folder.join(name);
     fs::copy(executable, &installed)
         .with_context(|| format!("copying {}", executable.display()))?;
     Ok(installed)
+}
+
+/// Builds a program that does nothing, linked as ours: its start is what the C library and the
+/// machine take. `releases` is `<target>/<triple>/release`.
+fn build_empty(releases: &Path, folder: &Path) -> Result<PathBuf> {
+    let triple = releases.iter().rev().nth(1).context("no triple")?;
+    let [source, built] = ["empty.rs", "empty"].map(|name| folder.join(name));
+    fs::write(&source, "fn main() {}")?;
+    let mut rustc = Command::new("rustc");
+    rustc
+        .arg(&source)
+        .arg("-o")
+        .arg(&built)
+        .arg("--target")
+        .arg(triple)
+        .args(["-Copt-level=s", "-Cstrip=symbols"])
+        .args(["-Ctarget-feature=+crt-static", "-Crelocation-model=static"])
+        .arg("-Crelro-level=off");
+    succeeds(&mut rustc)?;
+    install(&built, &folder.join("empty-program"), "empty")
+}
+
+/// `host-local`, with the version that Go has written into the executable, if there is one.
+fn name_of_peer(peer: &Path) -> Result<String> {
+    let content = fs::read(peer)?;
+    let text = String::from_utf8_lossy(&content);
+    let version = text
+        .split_once("github.com/containernetworking/plugins\tv")
+        .and_then(|(_, rest)| rest.split(['\t', '\n']).next());
+    Ok(match version {
+        Some(version) => format!("host-local {version}"),
+        None => "host-local".to_owned(),
+    })
 }

@@ -1,169 +1,142 @@
-//! `cargo xtask bench`: measures the time of calls, and compares it with a peer in the same run.
+//! `cargo xtask bench`: measures calls beside a peer in the same run, and prints the tables of
+//! docs/performance.md.
 
-mod allocator;
-mod calls;
-mod cluster;
 mod contender;
+mod crowd;
 mod docker;
-mod drawing;
-mod figures;
+mod engine;
+mod etcd;
 mod fill;
 mod folders;
-mod ipamctl;
-mod memory;
-mod process;
+mod kubernetes;
+mod node;
+mod plugin;
+mod pools;
+mod rules;
 mod samples;
-mod selectors;
 mod side;
 mod table;
-mod tables;
-mod throughput;
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use clap::{Parser, Subcommand};
-use harness::REFERENCE_PLUGINS;
+use clap::{Parser, ValueEnum};
+use harness::{REFERENCE_PLUGINS, kubernetes_programs, missing, target_dir};
 
-use contender::{Contender, Kind};
-use figures::Figures;
-use fill::Fill;
-use side::{Side, Storage};
-use xtask::build::target_dir;
+use contender::contenders;
+use table::Table;
 
-/// Measure how long calls take, beside the reference plugin in the same run.
+/// Measure how long calls take, beside a peer in the same run.
 #[derive(Parser)]
 #[command(name = "cargo xtask bench")]
 struct Bench {
-    #[command(subcommand)]
-    what: Option<What>,
-    /// The host-local to compare with.
-    #[arg(long, global = true, value_name = "PATH", default_value_os_t = default_peer())]
-    peer: PathBuf,
-    /// The folder for the figures, as bench.json and bench.svg. The documents show those
-    /// in `docs`.
-    #[arg(long, global = true, value_name = "DIR", default_value_os_t = default_folder())]
-    out: PathBuf,
+    /// The tables; all if none is named.
+    tables: Vec<Tables>,
+    /// The host-local to compare with: by default the one beside the programs of a Kubernetes
+    /// control plane, or else Debian's.
+    #[arg(long, value_name = "PATH")]
+    peer: Option<PathBuf>,
     /// The folder for reservations and records: memory by default, or a folder on the disk
     /// that is to be measured.
-    #[arg(long, global = true, value_name = "DIR", default_value_os_t = folders::in_memory())]
+    #[arg(long, value_name = "DIR", default_value_os_t = folders::in_memory())]
     data: PathBuf,
-    /// Use the directories for so many ADDs and DELs before they are measured, and keep
-    /// them from round to round. By default, each measurement begins with fresh ones.
-    #[arg(long, global = true, value_name = "TIMES", default_value_t = 0)]
-    used: usize,
-    /// Number of rounds: each makes every call once.
+    /// Number of rounds of single calls: each makes every call once.
     #[arg(long, default_value_t = 400)]
     rounds: usize,
+    /// A contender: puts a key over a new connection.
+    #[arg(long, hide = true, num_args = 2, value_names = ["SETTINGS", "KEY"])]
+    bare_put: Vec<String>,
+    /// A contender: creates the object of an address over a new connection.
+    #[arg(long, hide = true, num_args = 2, value_names = ["KUBECONFIG", "IP"])]
+    bare_creation: Vec<String>,
 }
 
-#[derive(Subcommand)]
-enum What {
-    /// ADD and DEL of ipam-da-host-local and of host-local, with ever more
-    /// addresses reserved.
-    Allocator,
-    /// Docker's calls over the socket, with ever more addresses, beside a call that does
-    /// nothing, and, as root, `docker network connect` beside Docker's own allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Tables {
+    /// Our chain beside host-local: single calls, and many callers at once.
+    Node,
+    /// The same in pools that are full or nearly full.
+    Pools,
+    /// Catalogues of 1 to 1,000 rules.
+    Rules,
+    /// A pool in etcd, beside bare puts and beside whereabouts; as root.
+    Etcd,
+    /// A pool in Kubernetes' API, beside bare creations and beside whereabouts; as root.
+    Kubernetes,
+    /// The daemon for Docker, beside calls that do nothing.
     Docker,
-    /// ADD with large catalogues of rules, with exclusions and with sticky keys, without a
-    /// peer.
-    Selectors,
-    /// ADDs on a cluster's etcd, beside bare puts.
-    Cluster(cluster::etcd::Cluster),
-    /// ADDs on Kubernetes' API, beside bare creations and beside whereabouts.
-    Kubernetes(cluster::kubernetes::Arguments),
-    /// Commands of ipamctl on a full /16, and the waits of ADDs while it runs.
-    Ipamctl,
 }
 
-fn default_peer() -> PathBuf {
-    Path::new(REFERENCE_PLUGINS).join("host-local")
-}
+impl Bench {
+    fn run(&self) -> Result<()> {
+        let on_node = [Tables::Node, Tables::Pools, Tables::Rules];
+        if on_node.iter().any(|tables| self.has(*tables)) {
+            self.measure_node()?;
+        }
+        self.measure(Tables::Etcd, &etcd::NEEDS, etcd::measure)?;
+        self.measure(Tables::Kubernetes, &kubernetes::NEEDS, kubernetes::measure)?;
+        self.measure(Tables::Docker, &[], docker::measure)
+    }
 
-fn default_folder() -> PathBuf {
-    target_dir().join("bench")
+    fn has(&self, tables: Tables) -> bool {
+        self.tables.is_empty() || self.tables.contains(&tables)
+    }
+
+    /// Prints a table, unless it isn't wanted or something that it needs is missing on this
+    /// machine.
+    fn measure(
+        &self,
+        tables: Tables,
+        needs: &[&str],
+        measure: impl FnOnce() -> Result<Table>,
+    ) -> Result<()> {
+        if self.has(tables) {
+            println!("{tables:?} …");
+            match needs.iter().find_map(|what| missing(what)) {
+                Some(reason) => println!("left out: {reason}"),
+                None => println!("\n{}", measure()?),
+            }
+        }
+        Ok(())
+    }
+
+    fn measure_node(&self) -> Result<()> {
+        let peer = self.peer();
+        ensure!(
+            peer.exists(),
+            "{} is not there: install Debian's containernetworking-plugins, or say --peer PATH",
+            peer.display()
+        );
+        println!("Building …");
+        let installed = folders::folder_in(&target_dir())?;
+        let contenders = contenders(&peer, installed.path())?;
+        let [ours, peer, ..] = &contenders;
+        self.measure(Tables::Node, &[], || {
+            println!("\n{}", node::calls(&contenders, &self.data, self.rounds)?);
+            node::throughput(&contenders, &self.data)
+        })?;
+        self.measure(Tables::Pools, &[], || {
+            pools::measure(ours, peer, &self.data)
+        })?;
+        self.measure(Tables::Rules, &[], || {
+            rules::measure(&ours.executable, &self.data)
+        })
+    }
+
+    fn peer(&self) -> PathBuf {
+        let of_runtimes = || Some(kubernetes_programs()?.join("host-local"));
+        let peer = self.peer.clone().or_else(of_runtimes);
+        peer.unwrap_or_else(|| Path::new(REFERENCE_PLUGINS).join("host-local"))
+    }
 }
 
 fn main() -> Result<()> {
     let bench = Bench::parse();
-    // For a cluster, the peer is the engine itself.
-    ensure!(
-        bench.peer.exists() || matches!(bench.what, Some(What::Cluster(_) | What::Kubernetes(_))),
-        "{} is not there: install Debian's containernetworking-plugins, or say --peer PATH",
-        bench.peer.display()
-    );
-    // The folder is removed at the end of the run.
-    let folder = folders::spreading_folder_in(&bench.data)?;
-    let storage = Storage {
-        folder: folder.path().to_owned(),
-        used: bench.used,
-    };
-    match &bench.what {
-        Some(What::Allocator) => allocator::run(&bench.peer, &storage),
-        Some(What::Docker) => docker::run(&bench.data),
-        Some(What::Selectors) => selectors::run(),
-        Some(What::Ipamctl) => ipamctl::run(&bench.peer, &storage),
-        Some(What::Cluster(arguments)) => cluster::etcd::run(arguments, &bench.out),
-        Some(What::Kubernetes(arguments)) => cluster::kubernetes::run(arguments, &bench.out),
-        None => chains(&bench, &storage),
+    if let [settings, key] = &bench.bare_put[..] {
+        return etcd::put(Path::new(settings), key);
     }
-}
-
-fn chains(bench: &Bench, storage: &Storage) -> Result<()> {
-    println!("Building …");
-    let installed = folders::folder_in(&target_dir())?;
-    let contenders = contender::chains(&bench.peer, installed.path())?;
-    let started = Instant::now();
-    println!(
-        "Measuring single calls: {} rounds, all in turn, the peer is {} …",
-        bench.rounds,
-        bench.peer.display()
-    );
-    let calls = calls::measure(&contenders, storage, bench.rounds.max(1))?;
-    println!("Measuring many at a time …");
-    let throughput = throughput::measure(&contenders, storage)?;
-    let peak = contenders
-        .iter()
-        .map(|contender| peak(contender, storage))
-        .collect::<Result<_>>()?;
-    let size = contenders.iter().map(size).collect::<Result<_>>()?;
-    let figures = Figures {
-        contenders,
-        rounds: bench.rounds.max(1),
-        used: bench.used,
-        calls,
-        throughput,
-        peak,
-        size,
-    };
-    for table in tables::all(&figures) {
-        println!("\n{table}");
+    if let [kubeconfig, ip] = &bench.bare_creation[..] {
+        return kubernetes::create(Path::new(kubeconfig), ip.parse()?);
     }
-    fs::create_dir_all(&bench.out)?;
-    let [json, drawing] = ["bench.json", "bench.svg"].map(|name| bench.out.join(name));
-    fs::write(&json, format!("{:#}\n", figures.to_json()))?;
-    svg::save(&drawing, &drawing::draw(&figures))?;
-    println!(
-        "Written: {} and {}. Measured for {} seconds.",
-        json.display(),
-        drawing.display(),
-        started.elapsed().as_secs()
-    );
-    Ok(())
-}
-
-fn peak(contender: &Contender, storage: &Storage) -> Result<u64> {
-    match contender.kind {
-        // An empty program ends before its memory can be read.
-        Kind::Minimum => Ok(0),
-        _ => Side::new(contender, storage, Fill::Count(250))?.peak(),
-    }
-}
-
-fn size(contender: &Contender) -> Result<u64> {
-    let files = contender.files();
-    let sizes = files.iter().map(|file| Ok(fs::metadata(file)?.len()));
-    sizes.sum()
+    bench.run()
 }

@@ -1,6 +1,8 @@
-//! Measured times, and their percentiles.
+//! Measured times, and their median.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
 
 /// Times of one kind of call.
 #[derive(Clone, Debug, Default)]
@@ -11,31 +13,20 @@ impl Samples {
         self.0.push(time);
     }
 
-    /// Number of times.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// The first time in milliseconds; NaN if nothing was measured.
-    pub(crate) fn first(&self) -> f64 {
-        self.0
-            .first()
-            .map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
+    /// Measures a call; returns its answer.
+    pub(crate) fn time<T>(&mut self, call: impl FnOnce() -> Result<T>) -> Result<T> {
+        let started = Instant::now();
+        let answer = call()?;
+        self.push(started.elapsed());
+        Ok(answer)
     }
 
     /// The median in milliseconds; NaN if nothing was measured.
     pub(crate) fn median(&self) -> f64 {
-        self.percentile(50)
-    }
-
-    /// The time that this percentage of the calls doesn't exceed, in milliseconds.
-    pub(crate) fn percentile(&self, percent: usize) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
-        let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
-        sorted
-            .get(at)
-            .map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
+        let middle = sorted.get(sorted.len() / 2);
+        middle.map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
     }
 }
 

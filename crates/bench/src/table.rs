@@ -42,6 +42,14 @@ pub(crate) fn figure(value: f64, digits: usize) -> String {
     }
 }
 
+/// A number below a million, with a comma before its thousands, as the tables show it.
+pub(crate) fn grouped(number: usize) -> String {
+    match number {
+        ..1_000 => number.to_string(),
+        _ => format!("{},{:03}", number / 1_000, number % 1_000),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

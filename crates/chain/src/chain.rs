@@ -1,44 +1,38 @@
 //! The chain of a network: its delegates, its settings, and the conditions of one call.
 
-use std::cell::OnceCell;
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::time::Instant;
 
-use cni::{Attachment, Cancellation, DelegateName, Environment, Error, NetworkConfig};
+use cni::{Attachment, Cancellation, Command, DelegateName, Environment, Error, NetworkConfig};
 use serde_json::value::RawValue;
-use state_files::Boot;
 
-use crate::call::event::{Event, Observer};
-use crate::call::plugins::Plugins;
-use crate::call_id::CallId;
-use crate::overtime::Overtime;
-use crate::record::folder::{Found, Records};
-use crate::record::lock::{self, IfMissing, LockedRecord};
-use crate::settings::{OnError, Settings};
+use crate::call::{CommonVersions, Event, Observer, Plugins, refuse_delegates_call};
+use crate::record::{AttachmentRecord, ListedRecord, Records};
+use crate::settings::Settings;
 
 /// A chain: the delegates of a network configuration.
 ///
 /// Each method runs one command: [`Self::add`], [`Self::del`], [`Self::check`],
 /// [`Self::status`], [`Self::gc`]; and, for tools, [`Self::release`] and [`Self::dry_run`].
 pub struct Chain<'a> {
-    pub(crate) config: &'a NetworkConfig,
+    pub(crate) config: Cow<'a, NetworkConfig>,
     pub(crate) environment: &'a Environment,
     pub(crate) settings: Settings,
     pub(crate) plugins: Plugins<'a>,
     pub(crate) records: Records,
     /// The cancellation of an ADD.
     pub(crate) cancellation: Option<&'a dyn Cancellation>,
-    /// The cancellation of a release.
-    pub(crate) deadline: Option<&'a dyn Cancellation>,
-    observer: Option<&'a dyn Observer>,
+    /// The end of a release.
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) observer: Option<&'a dyn Observer>,
     /// The caller's line in the record of an ADD, which must then be recorded.
     pub(crate) caller_line: Option<Box<RawValue>>,
-    /// The ID of this call.
-    pub(crate) id: CallId,
-    /// Time that the call may take beyond its delegates' own.
-    pub(crate) overtime: Overtime,
-    /// True if every child of this process is one of this call's delegates, or a process
-    /// that one of them has left behind.
-    pub(crate) owns_process: bool,
-    boot: OnceCell<Option<Boot>>,
+    /// True for one plugin, which may be a chain itself. Delegates of a chain are marked as such, and
+    /// refused by it.
+    pub(crate) is_one_plugin: bool,
+    /// The versions of delegates that don't support the network's.
+    pub(crate) versions: RefCell<CommonVersions>,
 }
 
 impl<'a> Chain<'a> {
@@ -48,13 +42,16 @@ impl<'a> Chain<'a> {
     ///
     /// # Errors
     ///
-    /// Code 7 for a wrong setting, and for a chain that would call itself.
+    /// Code 7 for a wrong setting, and if a chain's delegate calls it.
     pub fn new(
         config: &'a NetworkConfig,
         environment: &'a Environment,
         plugins: Plugins<'a>,
     ) -> Result<Self, Error> {
-        Self::read(config, environment, plugins, &Err)
+        refuse_delegates_call(environment)?;
+        let settings = Settings::read(config, environment)?;
+        let borrowed = Cow::Borrowed(config);
+        Ok(Self::with(settings, borrowed, environment, plugins))
     }
 
     /// Reads the settings of the chain for a DEL: a wrong setting is logged and ignored, so
@@ -62,27 +59,42 @@ impl<'a> Chain<'a> {
     ///
     /// # Errors
     ///
-    /// Code 7 for a chain that would call itself.
+    /// Code 7 if a chain's delegate calls it.
     pub fn for_del(
         config: &'a NetworkConfig,
         environment: &'a Environment,
         plugins: Plugins<'a>,
     ) -> Result<Self, Error> {
-        Self::read(config, environment, plugins, &|error| {
-            tracing::warn!(%error, "ignored on DEL");
-            Ok(())
-        })
+        refuse_delegates_call(environment)?;
+        let settings = Settings::lenient(config, environment);
+        let borrowed = Cow::Borrowed(config);
+        Ok(Self::with(settings, borrowed, environment, plugins))
     }
 
-    fn read(
-        config: &'a NetworkConfig,
+    /// The chain of a record, with the configuration of its ADD, for [`Self::release`]. No other
+    /// configuration is needed.
+    ///
+    /// # Errors
+    ///
+    /// Code 5 if the record is damaged; code 7 if its plugins aren't a chain's
+    /// ([`crate::OwnRecord`]).
+    pub fn of_record(
+        record: &ListedRecord,
         environment: &'a Environment,
         plugins: Plugins<'a>,
-        on_error: OnError<'_>,
     ) -> Result<Self, Error> {
-        let settings = Settings::read(config, environment, on_error)?;
-        plugins.refuse_recursion(&settings.delegates, environment)?;
-        Ok(Self::with_settings(settings, config, environment, plugins))
+        let path = record.file.display();
+        let damaged = |reason: &str| Error::io(format_args!("record {path}"), reason);
+        let usable = record.content.as_ref();
+        let content = usable.map_err(|reason| damaged(reason))?;
+        if content.is_callers {
+            return Err(content.refusal(&record.attachment));
+        }
+        let config = content.config().map_err(|error| damaged(&error.msg))?;
+        let settings = Settings::lenient(&config, environment);
+        let mut chain = Self::with(settings, Cow::Owned(config), environment, plugins);
+        chain.records = record.siblings();
+        Ok(chain)
     }
 
     /// A chain of one plugin, which is executed even if it is linked. It has no records.
@@ -95,21 +107,21 @@ impl<'a> Chain<'a> {
         config: &'a NetworkConfig,
         environment: &'a Environment,
     ) -> Result<Self, Error> {
-        let settings = Settings::of_one(plugin.clone());
+        let settings = Settings::of_delegates(vec![plugin.clone()]);
         let plugins = Plugins::in_cni_path(environment)?;
-        Ok(Self::with_settings(settings, config, environment, plugins))
+        let mut chain = Self::with(settings, Cow::Borrowed(config), environment, plugins);
+        chain.is_one_plugin = true;
+        Ok(chain)
     }
 
-    fn with_settings(
+    fn with(
         settings: Settings,
-        config: &'a NetworkConfig,
+        config: Cow<'a, NetworkConfig>,
         environment: &'a Environment,
         plugins: Plugins<'a>,
     ) -> Self {
         Self {
             records: Records::new(&settings.state_dir, config.name()),
-            overtime: Overtime::new(settings.timeout.is_some()),
-            id: CallId::new(),
             settings,
             plugins,
             config,
@@ -118,8 +130,8 @@ impl<'a> Chain<'a> {
             deadline: None,
             observer: None,
             caller_line: None,
-            owns_process: false,
-            boot: OnceCell::new(),
+            is_one_plugin: false,
+            versions: RefCell::default(),
         }
     }
 
@@ -130,30 +142,10 @@ impl<'a> Chain<'a> {
         self
     }
 
-    /// The same chain, with one bound for all delegates of a release: at the deadline, the
-    /// running one is terminated, and no further one is started.
-    #[must_use]
-    pub fn released_until(mut self, deadline: &'a dyn Cancellation) -> Self {
-        self.deadline = Some(deadline);
-        self.overtime = Overtime::new(true);
-        self
-    }
-
     /// The same chain, with an observer of its events.
     #[must_use]
     pub fn observed_by(mut self, observer: &'a dyn Observer) -> Self {
         self.observer = Some(observer);
-        self
-    }
-
-    /// The same chain, in a process that does nothing else and is the subreaper of its
-    /// descendants (`PR_SET_CHILD_SUBREAPER`), if `owns` is true. Then what its delegates
-    /// leave behind, except daemons, is terminated when they fail, and at the end of the call.
-    ///
-    /// In any other process, only a delegate's process group is terminated.
-    #[must_use]
-    pub fn owning_its_process(mut self, owns: bool) -> Self {
-        self.owns_process = owns;
         self
     }
 
@@ -177,31 +169,36 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// Opens an attachment's record and locks it, as [`lock::acquire`] does. A call that holds
-    /// the lock is waited for.
-    pub(crate) fn lock_record(
+    /// The environment of the DEL of an attachment: by its record, `CNI_ARGS` are those of its ADD,
+    /// and, unless the runtime has called DEL, `CNI_NETNS` is.
+    pub(crate) fn environment_of(
         &self,
         attachment: &Attachment,
-        if_missing: IfMissing,
-    ) -> Result<Found<LockedRecord>, Error> {
-        lock::acquire(&self.records, attachment, if_missing, Some(&self.overtime))
-    }
-
-    /// The error, with the path of the attachment's record unless it is known to be missing.
-    pub(crate) fn with_record(&self, attachment: &Attachment, error: Error) -> Error {
-        match self.records.existing(attachment) {
-            Some(file) => error.with_line(&format!(
-                "recorded, for the next DEL or GC: {}",
-                file.display()
-            )),
-            None => error,
+        record: Option<&AttachmentRecord>,
+    ) -> Environment {
+        let mut environment = self
+            .environment
+            .clone()
+            .with("CNI_CONTAINERID", attachment.container_id.as_str())
+            .with("CNI_IFNAME", attachment.ifname.as_str());
+        if let Some(record) = record {
+            environment = environment.with("CNI_ARGS", &record.args);
+            if self.environment.text("CNI_COMMAND") != Command::Del.as_str() {
+                environment = environment.with("CNI_NETNS", &record.netns);
+            }
         }
+        environment
     }
 
-    /// The machine's last boot, if its ID can be read.
-    pub(crate) fn boot(&self) -> Option<&Boot> {
-        self.boot
-            .get_or_init(|| Boot::current(self.environment).ok())
-            .as_ref()
+    /// The error, with the path of the attachment's record if there is one.
+    pub(crate) fn with_record(&self, attachment: &Attachment, error: Error) -> Error {
+        let file = self.records.file(attachment);
+        if !file.exists() {
+            return error;
+        }
+        error.with_line(&format!(
+            "recorded, for the next DEL or GC: {}",
+            file.display()
+        ))
     }
 }

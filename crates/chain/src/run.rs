@@ -3,16 +3,12 @@
 mod add;
 mod check;
 mod del;
-mod dry_run;
 mod earlier_add;
-pub(crate) mod failed_delegate;
-mod fallback;
 mod gc;
 mod merge;
-mod prev_result;
-pub(crate) mod step;
+pub(crate) mod release;
 pub(crate) mod steps;
-pub(crate) mod tool_release;
+pub(crate) mod unfinished;
 
 #[cfg(test)]
 mod tests;

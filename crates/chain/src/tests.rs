@@ -3,14 +3,15 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Mutex;
+use std::time::Instant;
 
 use cni::{
     Attachment, Cancellation, Command, DelegateName, Environment, Error, JsonOutput, LinkedOutput,
-    LinkedPlugin, NetworkConfig,
+    LinkedPlugin, NetworkConfig, code,
 };
+use state_files::MOST_FOR_LOCK;
 
-use crate::call::installed_delegates::InstalledDelegates;
-use crate::call::plugins::Plugins;
+use crate::call::{InstalledDelegates, Plugins};
 use crate::chain::Chain;
 use crate::settings::AnswerMode;
 
@@ -51,6 +52,20 @@ impl LinkedPlugin for LinkedExample {
                 .map(Some)
                 .map_err(Error::config),
             stderr: self.stderr.into(),
+        }
+    }
+}
+
+/// Repeats a call that waits for an attachment's lock, until it is free: on a loaded machine, the
+/// longest wait may be too short. But each call has waited so long.
+pub(crate) fn until_free<T>(wait: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+    loop {
+        let started = Instant::now();
+        match wait() {
+            Err(error) if error.code == code::TRY_AGAIN_LATER => {
+                assert!(started.elapsed() >= MOST_FOR_LOCK);
+            }
+            outcome => return outcome,
         }
     }
 }

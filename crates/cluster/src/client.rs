@@ -1,29 +1,67 @@
 //! Code that the clients of both engines share.
 
 use std::error::Error;
+use std::pin::pin;
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
 
-use crate::{EngineError, Kind};
+use crate::time_limit::CANCELLATION_INTERVAL;
+use crate::{Kind, StoreError, TimeLimit};
 
-/// Runs a client's asynchronous requests.
+/// Runs a client's asynchronous requests in this thread.
 pub struct Executor(Option<Runtime>);
+
+/// A request that ended without an outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Its time is up.
+    TimeIsUp,
+    /// The call is cancelled.
+    Cancelled,
+}
 
 impl Executor {
     /// # Errors
     ///
-    /// The machine has no free file descriptor.
-    pub fn new() -> Result<Self, EngineError> {
+    /// [`Kind::Unable`]: the machine has no free file descriptor.
+    pub fn new() -> Result<Self, StoreError> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let failed =
-            |error| EngineError::new(Kind::Unable, format!("the client can't start: {error}"));
+            |error| StoreError::new(Kind::Unable, format!("the client can't start: {error}"));
         Ok(Self(Some(runtime.map_err(failed)?)))
     }
 
-    /// Waits for the request's answer.
-    pub fn run<T>(&self, request: impl Future<Output = T>) -> T {
+    /// Waits for the outcome of a request, for this time at most.
+    ///
+    /// # Errors
+    ///
+    /// There is no outcome. The request may have been executed.
+    pub fn run<T>(
+        &self,
+        request: impl Future<Output = T>,
+        time: &TimeLimit<'_>,
+        within: Duration,
+    ) -> Result<T, Ended> {
         let runtime = self.0.as_ref().expect("it is there until the drop");
-        runtime.block_on(request)
+        runtime.block_on(async {
+            let mut request = pin!(request);
+            let mut left = within;
+            loop {
+                let slice = left.min(CANCELLATION_INTERVAL);
+                if let Ok(outcome) = timeout(slice, request.as_mut()).await {
+                    return Ok(outcome);
+                }
+                if time.is_cancelled() {
+                    return Err(Ended::Cancelled);
+                }
+                left = left.saturating_sub(slice);
+                if left.is_zero() {
+                    return Err(Ended::TimeIsUp);
+                }
+            }
+        })
     }
 }
 
@@ -73,64 +111,4 @@ pub fn is_distrust(reason: &str) -> bool {
 pub fn is_client_refused(reason: &str) -> bool {
     let refusals = ["Certificate", "UnknownCA", "AccessDenied"];
     reason.contains("received fatal alert") && refusals.iter().any(|alert| reason.contains(alert))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_an_alert_about_the_certificate_proves_that_nothing_was_executed() {
-        for alert in ["CertificateRequired", "BadCertificate", "UnknownCA"] {
-            assert!(is_client_refused(&format!("received fatal alert: {alert}")));
-        }
-        for other in [
-            "received fatal alert: BadRecordMac",
-            "received fatal alert: InternalError",
-            "received corrupt message of type InvalidContentType",
-            "invalid peer certificate: BadSignature",
-        ] {
-            assert!(!is_client_refused(other), "{other}");
-            assert!(is_distrust(other), "{other}");
-        }
-        assert!(!is_distrust("connection refused"));
-    }
-
-    /// An error with its source.
-    #[derive(Debug)]
-    struct Because(&'static str, Option<Box<Because>>);
-
-    impl std::fmt::Display for Because {
-        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str(self.0)
-        }
-    }
-
-    impl Error for Because {
-        fn source(&self) -> Option<&(dyn Error + 'static)> {
-            self.1.as_deref().map(|source| source as _)
-        }
-    }
-
-    #[test]
-    fn a_reason_has_each_message_once_and_no_transport_error_beside_its_source() {
-        for (messages, text) in [
-            (&["transport error"] as &[_], "transport error"),
-            (
-                &["transport error", "tcp connect error", "connection refused"],
-                "connection refused",
-            ),
-            (
-                &["no answer: timed out", "timed out", "of 10.0.0.1"],
-                "no answer: timed out: of 10.0.0.1",
-            ),
-        ] {
-            let source = |source, message: &&'static str| {
-                let source: Option<Box<Because>> = source;
-                Some(Box::new(Because(message, source)))
-            };
-            let error = messages.iter().rev().fold(None, source).unwrap();
-            assert_eq!(reason(&*error), text);
-        }
-    }
 }

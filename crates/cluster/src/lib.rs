@@ -1,39 +1,32 @@
 #![doc = include_str!("../README.md")]
 
-pub mod address;
-pub mod block;
+mod add;
+mod check;
+mod choice;
 pub mod client;
-mod configured;
-pub mod contents;
-mod engine;
-mod engine_error;
-mod engine_settings;
-pub mod forget;
-pub mod import;
+mod holder;
 mod key;
 mod node;
-pub mod plugin;
-mod pool;
-pub mod restore;
-mod take_over;
+mod plugin;
+mod pools;
+mod release;
+mod repetition;
+mod restore;
+mod status;
+mod store;
+mod store_error;
 mod time_limit;
-mod value;
 
-pub use configured::ConfiguredCluster;
-pub use engine::{Change, Condition, Engine, Found, Moment, Outcome, Read, Stored};
-pub use engine_error::{EngineError, Kind};
-pub use engine_settings::{DEFAULT_TIMEOUT, EngineSettings};
-pub use key::{Group, HeldKey, Holding, Key};
-pub use node::identity::{Identity, take_name};
-pub use node::machine::{Machine, Registration};
-pub use node::{Node, configured_name, node_name};
-pub use pool::defined_pools::DefinedPools;
-pub use pool::definition::Definition;
-pub use take_over::take_over;
-pub use time_limit::TimeLimit;
-pub use value::{BlockOwner, Holder};
-
-/// Code 11 with this reason.
-fn try_again(reason: impl Into<String>) -> cni::Error {
-    cni::Error::new(cni::code::TRY_AGAIN_LATER, reason)
-}
+pub use add::add;
+pub use check::check;
+pub use holder::{Held, Holder, rfc3339};
+pub use key::AddressKey;
+pub use node::Node;
+pub use plugin::{Allocator, Engine};
+pub use release::{del, gc, release_each};
+pub use repetition::{of_node, until_answered};
+pub use restore::{RecordedAdd, Remembered, Restored, reconcile, restore};
+pub use status::status;
+pub use store::{Claim, Inventory, PoolAddresses, Release, Selection, Store};
+pub use store_error::{Kind, StoreError};
+pub use time_limit::{DEFAULT_TIMEOUT, TimeLimit};

@@ -1,108 +1,80 @@
-//! This node: its name in the cluster, and the folders of its files.
+//! This node: its name in the cluster, and the ID of its machine.
 
-pub(crate) mod boot_file;
-pub(crate) mod cache_files;
-pub(crate) mod identity;
-pub(crate) mod machine;
-pub(crate) mod second_name;
-pub(crate) mod state_file;
-pub(crate) mod token_file;
-
-use std::path::PathBuf;
-use std::time::Duration;
+use std::fs;
 
 use cni::{Error, NetworkName, Object};
 use rustix::system::uname;
 
+/// File with the ID of a machine, one line of hexadecimal digits (`man 5 machine-id`).
+const MACHINE_ID: &str = "/etc/machine-id";
+
 /// This node, as the configuration of a call describes it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// `ipam.node`, or else a name that isn't in the configuration, such as the hostname.
+    /// Its name in the cluster.
     pub name: String,
-    /// True if `ipam.node` is the name. Another name may change by accident.
-    pub is_named: bool,
-    /// Folder of the files that must survive a boot.
-    pub state_dir: PathBuf,
-    /// Folder of the files that a boot removes.
-    pub cache_dir: PathBuf,
-    /// Name of the place of the pools in the engine. Files of several places may share a folder.
-    pub prefix: String,
-    /// The engine's addresses.
-    pub endpoints: Vec<String>,
-    /// Time limit of a call.
-    pub timeout: Duration,
+    /// ID of this machine. Two machines may have one name by mistake; neither releases the
+    /// addresses of the other. `None` if the engine proves which node calls.
+    pub machine: Option<String>,
 }
 
 impl Node {
-    /// The prefix as a part of a file's name.
-    pub(crate) fn prefix_in_names(&self) -> String {
-        self.prefix.replace('/', "_")
-    }
-
-    /// Name of this node's file of a kind.
-    pub(crate) fn file_name(&self, kind: &str) -> String {
-        format!("{kind}{}_{}.json", self.prefix_in_names(), self.name)
-    }
-}
-
-/// `ipam.node`, if it is set.
-///
-/// # Errors
-///
-/// Code 7 if it isn't a text.
-pub fn configured_name(ipam: &Object) -> Result<Option<String>, Error> {
-    let configured: Option<String> = ipam.read("ipam", "node")?;
-    Ok(configured.filter(|name| !name.is_empty()))
-}
-
-/// `ipam.node`, or else the hostname.
-///
-/// # Errors
-///
-/// Code 7, naming the key and the value, for a name that can't be a part of a key.
-pub fn node_name(ipam: &Object) -> Result<String, Error> {
-    let (name, from) = match configured_name(ipam)? {
-        Some(name) => (name, "ipam.node"),
-        None => (
-            uname().nodename().to_string_lossy().into_owned(),
-            "ipam.node is missing, and the host's name",
-        ),
-    };
-    // Names of nodes follow the rule for names of networks.
-    match name.parse::<NetworkName>() {
-        Ok(_) => Ok(name),
-        Err(why) => Err(Error::config(format!(
-            "{from}: {name:?} can't name a node: {why}"
-        ))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn name(json: &str) -> Result<String, String> {
-        node_name(&serde_json::from_str(json).unwrap()).map_err(|error| error.msg)
-    }
-
-    #[test]
-    fn the_hosts_name_is_the_default() {
-        assert_eq!(
-            name(r#"{"node":"worker-7.example.org"}"#).unwrap(),
-            "worker-7.example.org"
-        );
-        assert_eq!(name("{}").unwrap(), uname().nodename().to_str().unwrap());
-        assert_eq!(name(r#"{"node":""}"#), name("{}"));
-    }
-
-    #[test]
-    fn a_name_that_would_lead_to_another_key_is_refused() {
-        for bad in ["a/b", "..", "a b", "-a"] {
-            let error = name(&format!(r#"{{"node":"{bad}"}}"#)).unwrap_err();
-            assert!(
-                error.starts_with(&format!("ipam.node: {bad:?} can't name a node: ")),
-                "{error}"
-            );
+    /// `ipam.node`, or else the host's name; without a machine.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the key and the value, for a name that can't be a part of a key.
+    pub fn named(ipam: &Object) -> Result<Self, Error> {
+        let configured: Option<String> = ipam.read("ipam", "node")?;
+        let (name, source) = match configured.filter(|name| !name.is_empty()) {
+            Some(name) => (name, "ipam.node"),
+            None => (
+                uname().nodename().to_string_lossy().into_owned(),
+                "ipam.node is missing, and the host's name",
+            ),
+        };
+        // Names of nodes follow the rule for names of networks.
+        match name.parse::<NetworkName>() {
+            Ok(_) => Ok(Self {
+                name,
+                machine: None,
+            }),
+            Err(why) => Err(Error::config(format!(
+                "{source}: {name:?} can't name a node: {why}"
+            ))),
         }
+    }
+
+    /// As [`Self::named`], with the machine: `ipam.machine`, or else the content of
+    /// `/etc/machine-id`.
+    ///
+    /// # Errors
+    ///
+    /// Code 7 if the machine has no ID, too.
+    pub fn with_machine(ipam: &Object) -> Result<Self, Error> {
+        let configured: Option<String> = ipam.read("ipam", "machine")?;
+        let machine = match configured.filter(|machine| !machine.is_empty()) {
+            Some(machine) => machine,
+            None => machine_id().map_err(|why| {
+                Error::config(format!(
+                    "ipam.machine is missing, and {MACHINE_ID} can't stand in for it: {why}"
+                ))
+            })?,
+        };
+        Ok(Self {
+            machine: Some(machine),
+            ..Self::named(ipam)?
+        })
+    }
+}
+
+fn machine_id() -> Result<String, String> {
+    let content = fs::read_to_string(MACHINE_ID).map_err(|error| error.to_string())?;
+    let id = content.trim();
+    // systemd writes "uninitialized" during the first boot.
+    let is_id = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match is_id {
+        true => Ok(id.to_owned()),
+        false => Err(format!("it has no ID: {id:?}")),
     }
 }

@@ -1,76 +1,65 @@
-//! The two plugins of an engine: an allocator that reserves addresses one by one, and a selector
-//! of the node's blocks.
+//! The allocator of an engine, as a plugin.
 
-use std::path::{Path, PathBuf};
+use std::fmt::Debug;
+use std::path::PathBuf;
 
-use cni::{About, Attachment, Call, Command, Error, Object, Plugin, Reply};
+use cni::{About, Attachment, Call, Cancellation, Command, Error, Object, Plugin, Reply};
 
-use crate::block::BlockFiles;
-use crate::{ConfiguredCluster, Engine, address, block};
+use crate::{Inventory, Node, Store, add, check, del, gc, status};
 
-/// Reads a plugin's settings.
-#[derive(Clone, Copy)]
-pub struct Place {
-    /// Reads the cluster from the `ipam` section.
-    pub cluster: fn(&Object) -> Result<Box<dyn ConfiguredCluster>, Error>,
-    /// Reads `ipam.dataDir`: the folder of the reservations of `ipam-da-host-local`.
-    pub data_dir: fn(&Object) -> Result<PathBuf, Error>,
+/// How the `ipam` section of a network leads to a store.
+pub trait Engine: Debug + Sync {
+    /// Name of the engine in paths, such as `etcd`.
+    fn name(&self) -> &'static str;
+
+    /// Its allocator, such as `ipam-da-etcd`.
+    fn allocator(&self) -> &'static str;
+
+    /// The store. It connects with the first request.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the key and the value, or the file.
+    fn open<'a>(
+        &self,
+        ipam: &Object,
+        cancellation: Option<&'a dyn Cancellation>,
+    ) -> Result<Box<dyn Inventory + 'a>, Error>;
+
+    /// The file that says how the engine is reached.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the key and the value.
+    fn file(&self, ipam: &Object) -> Result<PathBuf, Error>;
+
+    /// This node.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the key and the value.
+    fn node(&self, ipam: &Object) -> Result<Node, Error>;
 }
 
-/// The allocator, which reserves addresses one by one.
+/// An allocator that claims addresses in a store.
 pub struct Allocator {
     /// The plugin's name, version and purpose.
     pub about: About,
-    /// Reads its settings.
-    pub place: Place,
+    /// Its engine.
+    pub engine: &'static dyn Engine,
 }
 
-/// The selector, which replaces each pool's ranges with those of this node's blocks.
-pub struct BlockSelector {
-    /// The plugin's name, version and purpose.
-    pub about: About,
-    /// Reads its settings.
-    pub place: Place,
-}
-
-impl Place {
-    /// Runs `f` with the engine and the cluster of a call.
+impl Allocator {
+    /// Runs `rule` with the store and the node of a call.
     fn with<T>(
         &self,
         call: &Call<'_>,
-        f: impl FnOnce(&mut dyn Engine, &dyn ConfiguredCluster) -> Result<T, Error>,
+        rule: impl FnOnce(&mut dyn Store, &Node) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let cluster = (self.cluster)(&call.config.ipam()?)?;
-        let mut engine = cluster.engine_of(call);
-        f(&mut *engine, &*cluster)
-    }
-
-    /// As [`Self::with`], with the folder of the reservations.
-    fn with_folder<T>(
-        &self,
-        call: &Call<'_>,
-        f: impl FnOnce(&mut dyn Engine, &dyn ConfiguredCluster, &Path) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let data_dir = (self.data_dir)(&call.config.ipam()?);
-        self.with(call, |engine, cluster| f(engine, cluster, &data_dir?))
-    }
-
-    /// Gives back this node's empty blocks.
-    fn give_back(
-        &self,
-        engine: &mut dyn Engine,
-        cluster: &dyn ConfiguredCluster,
-        call: &Call<'_>,
-    ) -> Result<(), Error> {
-        let data_dir = (self.data_dir)(&call.config.ipam()?)?;
-        block::give_back(engine, cluster.node(), &data_dir, call)
-    }
-}
-
-/// A later GC gives back the blocks that this one could not.
-fn warn(given_back: Result<(), Error>) {
-    if let Err(error) = given_back {
-        tracing::warn!(%error, "no block is given back");
+        let ipam = call.config.ipam()?;
+        let node = self.engine.node(&ipam)?;
+        let mut store = self.engine.open(&ipam, call.cancellation)?;
+        rule(&mut *store, &node)
     }
 }
 
@@ -80,112 +69,32 @@ impl Plugin for Allocator {
     }
 
     fn add(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        self.place.with(call, |engine, cluster| {
-            address::add(engine, cluster.node(), attachment, call).map(Reply::Result)
-        })
+        let result = self.with(call, |store, node| add(store, node, attachment, call));
+        result.map(Reply::Result)
     }
 
     fn del(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        self.place.with(call, |engine, cluster| {
-            address::del(engine, cluster.node(), attachment, call).map(|()| Reply::Nothing)
-        })
+        self.with(call, |store, node| del(store, node, attachment, call))?;
+        Ok(Reply::Nothing)
     }
 
     fn check(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        self.place.with(call, |engine, cluster| {
-            address::check(engine, cluster.node(), attachment, call).map(|()| Reply::Nothing)
-        })
+        self.with(call, |store, node| check(store, node, attachment, call))?;
+        Ok(Reply::Nothing)
     }
 
-    /// Also gives back empty blocks of a pool that was given in blocks before. As long as nodes
-    /// have blocks, the allocator gives no address of that pool, and the chain may have no
-    /// selector of blocks any more.
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        self.place.with(call, |engine, cluster| {
-            address::gc(engine, cluster.node(), call)?;
-            if BlockFiles::may_exist(cluster.node()) {
-                warn(self.place.give_back(engine, cluster, call));
-            }
-            Ok(Reply::Nothing)
-        })
+        self.with(call, |store, node| gc(store, node, call))?;
+        Ok(Reply::Nothing)
     }
 
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        self.place.with(call, |engine, cluster| {
-            address::status(engine, cluster.node(), self.about.name, call).map(|()| Reply::Nothing)
-        })
+        self.with(call, |store, _| status(store, self.about.name, call))?;
+        Ok(Reply::Nothing)
     }
 
-    /// On ADD, a signal ends the wait for the engine, and the reservations are undone.
+    /// On ADD, a signal ends the wait for the engine, and the claims are undone.
     fn handles_signals(&self, command: Command) -> bool {
         command == Command::Add
-    }
-}
-
-impl BlockSelector {
-    /// `prevResult` with the blocks in the node's files; nothing if there are no files.
-    fn known(&self, call: &Call<'_>) -> Reply {
-        ipam::pools_or_nothing(self.place.with_folder(call, |engine, cluster, data_dir| {
-            block::known_pools(engine, cluster.node(), data_dir, call)
-        }))
-    }
-}
-
-impl Plugin for BlockSelector {
-    fn about(&self) -> About {
-        self.about
-    }
-
-    fn add(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        self.place.with_folder(call, |engine, cluster, data_dir| {
-            block::add(engine, cluster.node(), data_dir, call).map(Reply::Result)
-        })
-    }
-
-    fn del(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        Ok(self.known(call))
-    }
-
-    fn check(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        Ok(self.known(call))
-    }
-
-    /// The next allocator needs the pools, whether or not a block was given back.
-    fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        let place = &self.place;
-        warn(place.with(call, |engine, cluster| {
-            place.give_back(engine, cluster, call)
-        }));
-        Ok(self.known(call))
-    }
-
-    fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        self.place.with_folder(call, |engine, cluster, data_dir| {
-            block::status(engine, cluster.node(), data_dir, self.about.name, call)
-        })?;
-        block::without_pools(call).map(Reply::Result)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_an_add_of_the_allocator_is_undone_after_a_signal() {
-        let about = About {
-            name: "x",
-            version: "1",
-            summary: "",
-        };
-        let place = Place {
-            cluster: |_| Err(Error::config("none")),
-            data_dir: |_| Err(Error::config("none")),
-        };
-        let allocator = Allocator { about, place };
-        assert!(allocator.handles_signals(Command::Add));
-        for command in [Command::Del, Command::Check, Command::Gc, Command::Status] {
-            assert!(!allocator.handles_signals(command), "{command}");
-        }
     }
 }

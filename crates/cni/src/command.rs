@@ -24,7 +24,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// All of them.
+    /// All commands, in the order of the specification.
     pub const ALL: &[Self] = <Self as VariantArray>::VARIANTS;
 
     /// As `CNI_COMMAND` spells it: `ADD`.

@@ -4,16 +4,14 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
-/// Variable of every process that belongs to a chain: the ID of the chain's call.
-///
-/// A plugin with this variable in its environment is a delegate.
-pub const CHAIN_CALL: &str = "IPAM_DELEGATED_CALL";
+/// Variable of a chain's delegates: a plugin with it in its environment was called by a chain.
+pub const DELEGATE: &str = "IPAM_DELEGATED_DELEGATE";
 
-/// Variable of a DEL that undoes one failed or interrupted ADD, and not the attachment: the
-/// [`CHAIN_CALL`] with which that ADD came. Missing or empty in any other call.
+/// Variable of a DEL that undoes a failed ADD within the call of this ADD. Missing or empty in any
+/// other call.
 ///
-/// An allocator releases only what it has reserved in that ADD: an earlier ADD of the same
-/// attachment, which nobody remembers, may be in use.
+/// An allocator then releases what `prevResult` names, and searches for nothing: another
+/// reservation of the attachment is of an earlier ADD, which may be in use.
 pub const ROLLBACK: &str = "IPAM_DELEGATED_ROLLBACK";
 
 /// The variables that a plugin is called with.
@@ -56,11 +54,11 @@ impl Environment {
         self
     }
 
-    /// All variables.
+    /// All variables, each with its value.
     pub fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
-        let base = self.base.iter();
-        let base = base.filter(|(name, _)| !self.set.contains_key(*name));
-        base.chain(&self.set)
+        let is_kept = |(name, _): &(&OsString, &OsString)| !self.set.contains_key(*name);
+        let kept = self.base.iter().filter(is_kept);
+        kept.chain(&self.set)
             .map(|(name, value)| (name.as_os_str(), value.as_os_str()))
     }
 }

@@ -60,10 +60,14 @@ pub mod code {
     pub const ALREADY_ALLOCATED: u64 = 110;
     /// The requested address is reserved to another attachment.
     pub const REQUESTED_TAKEN: u64 = 111;
-    /// CHECK: an address isn't reserved to the attachment.
+    /// CHECK: an address isn't reserved to the attachment. DEL in a cluster: it is, under another
+    /// node's name or machine's ID.
     pub const NOT_RESERVED: u64 = 112;
-    /// etcd or the API server refuses the node: certificate, user, password, token or rights.
+    /// etcd or the API server refuses the node: certificate, token or rights.
     pub const ENGINE_REFUSED: u64 = 113;
+    /// An ADD has failed, and undoing it has failed or could not prove that nothing is left: an
+    /// address may stay reserved until the DEL.
+    pub const UNKNOWN_OUTCOME: u64 = 114;
 
     /// A defect in the plugin itself.
     pub const INTERNAL: u64 = 199;

@@ -12,17 +12,18 @@ mod json_output;
 mod name;
 mod object;
 mod plugin;
+mod request;
 mod result;
 mod secrets;
 mod trace;
 mod version;
 
 pub use args::Args;
-pub use call::Request;
+pub use call::{Call, Deliver, Reply};
 pub use cancellation::Cancellation;
 pub use command::Command;
 pub use config::NetworkConfig;
-pub use environment::{CHAIN_CALL, Environment, ROLLBACK};
+pub use environment::{DELEGATE, Environment, ROLLBACK};
 pub use error::{Error, code};
 pub use excerpt::{Excerpt, OneLine};
 pub use json_output::JsonOutput;
@@ -30,7 +31,8 @@ pub use name::{
     Attachment, ContainerId, DelegateName, IfName, InvalidName, NetworkName, is_selector,
 };
 pub use object::{Object, read};
-pub use plugin::{About, Call, Deliver, LinkedOutput, LinkedPlugin, Plugin, Reply};
+pub use plugin::{About, LinkedOutput, LinkedPlugin, Plugin};
+pub use request::Request;
 pub use result::{Dns, IpConfig, IpamResult};
 pub use secrets::without_secrets;
 pub use trace::{TRACEPARENT, TraceContext};

@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::{Error, Excerpt, without_secrets};
@@ -48,7 +50,10 @@ impl Object {
     /// (or `key`, with an empty path), and the value.
     pub fn read<T: DeserializeOwned>(&self, path: &str, key: &str) -> Result<Option<T>, Error> {
         match self.get(key) {
-            Some(raw) if raw.get() != "null" => read(&join(path, key), raw).map(Some),
+            // The path is made only for a message: a catalogue of rules has thousands of keys.
+            Some(raw) if raw.get() != "null" => serde_json::from_str(raw.get())
+                .or_else(|_| read(&join(path, key), raw))
+                .map(Some),
             _ => Ok(None),
         }
     }
@@ -67,6 +72,36 @@ impl Object {
                 join(path, key)
             ))),
             text => Ok(text.map(PathBuf::from)),
+        }
+    }
+
+    /// The duration in `key`: a number of seconds, or a text such as `1m 30s`; `None` where it is
+    /// missing or `null`.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the key and the value, for anything but a duration of more than 0 and at most
+    /// a day: nobody waits longer, and a clock can't be set beyond its end.
+    pub fn duration(&self, path: &str, key: &str) -> Result<Option<Duration>, Error> {
+        const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
+        let Some(value) = self.read::<Value>(path, key)? else {
+            return Ok(None);
+        };
+        let duration = match &value {
+            Value::Number(seconds) => {
+                let seconds = seconds.as_f64().unwrap_or_default();
+                Duration::try_from_secs_f64(seconds).ok()
+            }
+            Value::String(text) => humantime::parse_duration(text).ok(),
+            _ => None,
+        };
+        match duration {
+            Some(duration) if !duration.is_zero() && duration <= A_DAY => Ok(Some(duration)),
+            _ => Err(Error::config(format!(
+                "{}: {value} is neither a number of seconds nor a text such as \"30s\", of more than 0 \
+                 and at most a day",
+                join(path, key)
+            ))),
         }
     }
 
@@ -187,6 +222,40 @@ mod tests {
 
     fn object(json: &str) -> Object {
         serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn a_duration_is_a_number_of_seconds_or_a_text_and_at_most_a_day() {
+        let of = |value: &str| object(&format!(r#"{{"t":{value}}}"#)).duration("ipam", "t");
+        for (value, milliseconds) in [
+            ("0.25", 250),
+            ("86400", 86_400_000),
+            (r#""1m 30s""#, 90_000),
+            (r#""1500ms""#, 1500),
+        ] {
+            let duration = Duration::from_millis(milliseconds);
+            assert_eq!(of(value), Ok(Some(duration)), "{value}");
+        }
+        assert_eq!(of("null"), Ok(None));
+        for value in [
+            "0",
+            "-1",
+            "86401",
+            "1e19",
+            "1e400",
+            "[1]",
+            "true",
+            r#""""#,
+            r#""30""#,
+            r#""soon""#,
+            r#""0s""#,
+            r#""25h""#,
+            r#""5000000y""#,
+        ] {
+            let error = of(value).unwrap_err();
+            assert_eq!(error.code, crate::code::INVALID_CONFIG, "{value}");
+            assert!(error.msg.starts_with("ipam.t: "), "{error}");
+        }
     }
 
     fn text(object: &Object) -> String {

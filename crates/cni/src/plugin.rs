@@ -1,10 +1,7 @@
 //! An IPAM plugin: a name and a function for each command.
 
-use std::io;
-
 use crate::{
-    Args, Attachment, Cancellation, Command, Environment, Error, IpamResult, JsonOutput,
-    NetworkConfig, TraceContext, call,
+    Attachment, Call, Cancellation, Command, Environment, Error, JsonOutput, NetworkConfig, Reply,
 };
 
 /// An IPAM plugin. `plugin::main` makes an executable of it.
@@ -62,12 +59,6 @@ pub trait Plugin: Sync {
         Ok(Reply::Nothing)
     }
 
-    /// True if the plugin executes others. A separate process is then the subreaper of its
-    /// descendants ([`Call::owns_process`]).
-    fn executes_others(&self) -> bool {
-        false
-    }
-
     /// True if SIGTERM and SIGINT cancel this command ([`Call::cancellation`]) instead
     /// of ending the process.
     fn handles_signals(&self, command: Command) -> bool {
@@ -97,64 +88,6 @@ macro_rules! about {
             summary: env!("CARGO_PKG_DESCRIPTION"),
         }
     };
-}
-
-/// A call of a plugin, besides the command and the attachment.
-pub struct Call<'a> {
-    /// The network configuration.
-    pub config: NetworkConfig,
-    /// The trace that the call belongs to.
-    pub trace: TraceContext,
-    /// Cancellation of the call, if the caller supports it. Every wait must end with it.
-    pub cancellation: Option<&'a dyn Cancellation>,
-    /// Delivers the answer before the call ends, if the caller supports it. A plugin
-    /// that uses it can undo its work while it still holds its locks, and replies with
-    /// [`Reply::Delivered`].
-    pub deliver: Option<Deliver<'a>>,
-    /// True if the process does nothing but this call, is the subreaper of its descendants,
-    /// and had no child before. Then every child of it is the call's.
-    pub owns_process: bool,
-    /// All variables of the call. A plugin must not read those of the process.
-    pub environment: &'a Environment,
-}
-
-/// Delivers the bytes of an answer to the caller.
-pub type Deliver<'a> = &'a dyn Fn(&[u8]) -> io::Result<()>;
-
-impl<'a> Call<'a> {
-    /// A call with this configuration and environment, which nobody cancels.
-    pub fn new(config: NetworkConfig, environment: &'a Environment) -> Self {
-        Self {
-            config,
-            trace: TraceContext::of_call(environment),
-            cancellation: None,
-            deliver: None,
-            owns_process: false,
-            environment,
-        }
-    }
-
-    /// `CNI_ARGS`.
-    ///
-    /// # Errors
-    ///
-    /// Code 4 if it is malformed.
-    pub fn args(&self) -> Result<Args, Error> {
-        call::args(self.environment)
-    }
-}
-
-/// The answer of a plugin that succeeded.
-#[derive(Clone, Debug)]
-pub enum Reply {
-    /// Nothing is printed.
-    Nothing,
-    /// A result, printed in the shape of the configuration's `cniVersion`.
-    Result(IpamResult),
-    /// A delegate's output, printed as it came.
-    Verbatim(JsonOutput),
-    /// The answer has been delivered ([`Call::deliver`]).
-    Delivered,
 }
 
 /// A plugin that is linked into this process, so that a chain calls it without executing a

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use crate::ipam::default_pools::{DEFAULTS, DefaultPool};
-use crate::state::view::RECORDS;
+use crate::records::RECORDS;
 
 /// Answers Docker's IPAM and network drivers with chains of CNI plugins.
 #[derive(Clone, Debug, Parser)]
@@ -41,19 +41,16 @@ pub(crate) struct CommandLine {
     /// The folder of the reservations of networks that name no configuration.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/cni/networks")]
     pub(crate) data_dir: PathBuf,
-    /// The folder of the index over these reservations, if not the plugins' own.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) cache_dir: Option<PathBuf>,
     /// A subnet, and the prefix length of the pools in it, for networks that ask for no
     /// subnet. The first that overlaps neither another pool nor a route of the host is
     /// taken.
     #[arg(long = "default-pool", value_name = "BASE,SIZE", default_values = DEFAULTS)]
     pub(crate) default_pools: Vec<DefaultPool>,
-    /// The time after which Docker is asked what it has. Addresses, subnets and endpoints of an
-    /// earlier daemon are kept until then; those that Docker doesn't have are released.
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = humantime::parse_duration)]
+    /// Age of the addresses, subnets, endpoints and networks that are released if Docker doesn't
+    /// have them.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = humantime::parse_duration)]
     pub(crate) unanswered_after: Duration,
-    /// The socket on which Docker itself is asked then.
+    /// The socket on which Docker itself is asked what it has.
     #[arg(long, value_name = "PATH", default_value = "/run/docker.sock")]
     pub(crate) docker_socket: PathBuf,
     /// The longest that running calls are waited for after SIGTERM, in seconds.

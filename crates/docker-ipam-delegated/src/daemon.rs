@@ -1,10 +1,11 @@
 //! Runs the daemon: start, connections, end.
 
-pub(crate) mod comparison;
 pub(crate) mod docker_calls;
-mod upkeep;
+mod sweep;
 
+use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,9 +13,12 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
-use tokio::net::UnixListener;
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+use state_files::StateFolder;
+use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
@@ -25,7 +29,6 @@ use crate::http::connection::{self, Calls};
 use crate::http::socket::{Socket, refused_peer};
 use crate::ipam::ipam_driver::IpamDriver;
 use crate::network::network_driver::NetworkDriver;
-use crate::state::files::Files;
 
 /// Connections at once. More wait to be accepted.
 const CONNECTIONS: usize = 1024;
@@ -50,9 +53,9 @@ pub fn main() -> ExitCode {
 }
 
 fn run(arguments: &CommandLine) -> Result<()> {
-    // Before the socket: if another daemon has the files, this one must fail without taking the
+    // Before the socket: if another daemon has the folder, this one must fail without taking the
     // socket.
-    let files = Files::open(&arguments.state_dir)?;
+    let _lock = lock_state(&arguments.state_dir)?;
     // Before a second thread starts: this sets the umask, which all threads share.
     let socket = Socket::open(&arguments.socket)?;
     // One thread serves all connections. Each call runs in a separate thread.
@@ -61,16 +64,16 @@ fn run(arguments: &CommandLine) -> Result<()> {
         .max_blocking_threads(CONNECTIONS + 64)
         .enable_all()
         .build()?;
-    let served = runtime.block_on(serve(arguments, Arc::new(files), socket));
+    let served = runtime.block_on(serve(arguments, socket));
     // A call that is still running is not waited for.
     runtime.shutdown_background();
     served
 }
 
-async fn serve(arguments: &CommandLine, files: Arc<Files>, socket: Socket) -> Result<()> {
+async fn serve(arguments: &CommandLine, socket: Socket) -> Result<()> {
     let mut stop = pin!(stop_requested()?);
     let starting = arguments.clone();
-    let starting = spawn_blocking(move || start(&starting, files));
+    let starting = spawn_blocking(move || start(&starting));
     let calls = tokio::select! {
         () = &mut stop => return Ok(()),
         started = starting => started??,
@@ -87,11 +90,7 @@ async fn serve(arguments: &CommandLine, files: Arc<Files>, socket: Socket) -> Re
             accepted = listener.accept(), if connections.len() < CONNECTIONS => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
-                let peer = stream.peer_cred().map(|credentials| credentials.uid());
-                let refused = refused_peer(peer);
-                connections.spawn(connection::serve(Arc::clone(&calls), stream, refused));
-            }
+            Ok((stream, _)) => drop(connections.spawn(connection(&calls, stream))),
             Err(error) => {
                 // Such as too many open files: other connections end, and free theirs.
                 tracing::warn!(%error, "a connection can't be accepted");
@@ -100,8 +99,13 @@ async fn serve(arguments: &CommandLine, files: Arc<Files>, socket: Socket) -> Re
         }
     }
     tracing::info!("ending after the calls that are running");
-    // No new connection is possible from here on.
-    drop((listener, socket));
+    // A later call finds no socket, and Docker repeats it.
+    let is_ours = socket.remove_file();
+    // Who has connected before is served. systemd keeps its own socket for the next daemon.
+    while is_ours && let Ok(Ok((stream, _))) = timeout(Duration::ZERO, listener.accept()).await {
+        connections.spawn(connection(&calls, stream));
+    }
+    drop(listener);
     let all = async { while connections.join_next().await.is_some() {} };
     if timeout(Duration::from_secs(arguments.stop_timeout), all)
         .await
@@ -112,24 +116,45 @@ async fn serve(arguments: &CommandLine, files: Arc<Files>, socket: Socket) -> Re
     Ok(())
 }
 
-/// Starts the drivers: takes in the state of earlier daemons, and releases what they have left.
-fn start(arguments: &CommandLine, files: Arc<Files>) -> Result<Arc<Calls>> {
+fn connection(calls: &Arc<Calls>, stream: UnixStream) -> impl Future<Output = ()> + use<> {
+    let peer = stream.peer_cred().map(|credentials| credentials.uid());
+    connection::serve(Arc::clone(calls), stream, refused_peer(peer))
+}
+
+/// The lock of the state folder, held until it is dropped.
+///
+/// # Errors
+///
+/// Another daemon has it; an I/O error.
+fn lock_state(state_dir: &Path) -> Result<File> {
+    let of_folder = || format!("{}", state_dir.display());
+    let folder = StateFolder::create(state_dir).with_context(of_folder)?;
+    let lock = folder
+        .create_file("lock", OFlags::RDWR)
+        .with_context(of_folder)?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(lock),
+        Err(Errno::WOULDBLOCK) => bail!("{}: another daemon has it", state_dir.display()),
+        Err(error) => bail!("{}/lock: {error}", state_dir.display()),
+    }
+}
+
+/// Starts the drivers: reads the records of earlier daemons. What they have left is released
+/// meanwhile.
+fn start(arguments: &CommandLine) -> Result<Arc<Calls>> {
     let (due, is_due) = sync_channel(1);
     let drivers = Drivers {
-        ipam: IpamDriver::new(arguments, Arc::clone(&files), due),
-        networks: NetworkDriver::new(arguments, files),
+        ipam: IpamDriver::new(arguments),
+        networks: NetworkDriver::new(arguments)?,
+        due,
     };
-    drivers.ipam.take_in()?;
-    drivers.networks.take_in()?;
-    tracing::info!(pools = drivers.ipam.pools.live().len(), "recovered");
-    drivers.ipam.compare();
+    drivers.ipam.read_all_records();
+    drivers.networks.read_unfinished();
     let named = |name: &str| thread::Builder::new().name(name.to_owned());
-    let (docker, after) = (arguments.docker_socket.clone(), arguments.unanswered_after);
-    let comparing = drivers.clone();
-    named("comparison").spawn(move || comparing.compare_when_due(&is_due, &docker, after))?;
-    drivers.release_leftovers();
-    let upkeep = drivers.clone();
-    named("upkeep").spawn(move || upkeep.keep_up())?;
+    let sweeping = drivers.clone();
+    named("sweep").spawn(move || sweeping.sweep_when_due(&is_due))?;
+    let repeating = drivers.clone();
+    named("releases").spawn(move || repeating.repeat_releases())?;
     Ok(Arc::new(move |path, body| drivers.answer(path, body)))
 }
 

@@ -1,10 +1,5 @@
-//! Docker's API: asks what Docker has, and judges by the answer what Docker has lost. Also calls a
-//! running daemon.
+//! Docker's API: asks what Docker has, and judges by the answer what Docker has lost.
 
 mod answers;
 mod api;
-pub mod engine;
-pub mod judgement;
-pub mod plugin_calls;
-#[cfg(test)]
-mod tests;
+pub(crate) mod engine;

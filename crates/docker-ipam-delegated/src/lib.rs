@@ -6,7 +6,9 @@
 mod command_line;
 #[cfg(feature = "daemon")]
 mod daemon;
-pub mod docker;
+#[cfg(feature = "daemon")]
+mod docker;
+#[cfg(feature = "daemon")]
 mod go_json;
 #[cfg(feature = "daemon")]
 mod http;
@@ -16,7 +18,8 @@ pub mod linked_plugins;
 #[cfg(feature = "daemon")]
 mod network;
 mod pool_filter;
-pub mod state;
+pub mod records;
+#[cfg(feature = "daemon")]
 mod threads;
 
 #[cfg(feature = "daemon")]

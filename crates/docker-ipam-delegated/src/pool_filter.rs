@@ -1,14 +1,14 @@
 //! A selector that the daemon adds after the selectors of a configuration: it passes on only the
-//! pool that Docker requests.
+//! pool that Docker requests. Without a configuration, it makes the pool.
 //!
 //! Docker asks for an address of one pool at a time, and a chain gives one of each pool. An
-//! unnamed pool gets the configuration's name, so that Docker's networks and the
-//! configuration's own keep their reservations in one folder, each with its network.
+//! unnamed pool gets the configuration's name as its space, so that Docker's networks and the
+//! configuration's own keep their reservations in one directory.
 
 use std::net::IpAddr;
 
 use cni::{About, Attachment, Call, Error, Object, Plugin, Reply};
-use ipam::{IpNet, RANGE_KEYS, Range};
+use ipam::{ADDRESS_KEYS, IpNet, Range};
 use serde::{Deserialize, Serialize};
 
 /// The key of the network configuration that names the requested pool.
@@ -28,8 +28,35 @@ pub(crate) struct Wanted {
     /// The address that is requested.
     #[serde(default)]
     pub(crate) requested: Option<IpAddr>,
-    /// The name that an unnamed pool gets.
-    pub(crate) name: String,
+    /// The directory of the reservations of an unnamed pool.
+    pub(crate) directory: String,
+    /// True if no network configuration has the pool.
+    #[serde(default)]
+    pub(crate) is_own: bool,
+}
+
+impl Wanted {
+    /// A pool of the requested address alone. Any address of the subnet can be requested, also its
+    /// own address and the gateway.
+    fn pool(&self) -> Result<Object, Error> {
+        let ip = self.requested;
+        let ip = ip.ok_or_else(|| Error::config(format!("{KEY}.requested is missing")))?;
+        let own = self.subnet.network();
+        // Of a pool, the gateway can't be requested.
+        let gateway = if ip == own {
+            self.subnet.broadcast()
+        } else {
+            own
+        };
+        let mut pool = Object::new();
+        pool.set("space", &self.directory);
+        pool.set("subnet", &self.subnet);
+        pool.set("rangeStart", &ip);
+        pool.set("rangeEnd", &ip);
+        pool.set("gateway", &gateway);
+        pool.set("requested-ip", &ip);
+        Ok(pool)
+    }
 }
 
 /// The selector.
@@ -40,7 +67,11 @@ impl PoolFilter {
         let wanted: Option<Wanted> = call.config.read(KEY)?;
         let mut result = call.config.prev_result()?.unwrap_or_default();
         if let Some(wanted) = wanted {
-            let pools = ipam::pools_of_result(&result)?;
+            if wanted.is_own {
+                result.set_other("pools", &[wanted.pool()?]);
+                return Ok(Reply::Result(result));
+            }
+            let pools = ipam::Pools::of_result(&result)?.into_entries();
             let filtered = pools
                 .iter()
                 .find_map(|pool| filtered(pool, &wanted).transpose());
@@ -109,12 +140,13 @@ fn filtered(pool: &Object, wanted: &Wanted) -> Result<Option<Object>, Error> {
         return Ok(None);
     }
     let mut pool = pool.clone();
-    for key in RANGE_KEYS.iter().filter(|key| **key != "exclude") {
+    for key in ADDRESS_KEYS {
         pool.remove(key);
     }
     pool.set("ranges", &left);
-    if pool.get("name").is_none_or(|raw| raw.get() == "null") {
-        pool.set("name", &wanted.name);
+    let is_missing = |key: &str| pool.get(key).is_none_or(|raw| raw.get() == "null");
+    if is_missing("name") && is_missing("space") {
+        pool.set("space", &wanted.directory);
     }
     if let Some(requested) = wanted.requested {
         let earlier: Option<String> = pool.read("pool", "requested-ip")?;
@@ -151,11 +183,11 @@ mod tests {
     }
 
     #[test]
-    fn of_all_pools_the_wanted_one_is_left_with_the_configurations_name() {
+    fn of_all_pools_the_wanted_one_is_left_in_the_configurations_directory() {
         let pools = r#"[{"subnet":"fd00::/64"},{"subnet":"10.1.0.0/16","gateway":"10.1.0.9","exclude":["10.1.0.5"],"vlan":7}]"#;
         assert_eq!(
-            filter(r#"{"subnet":"10.1.0.0/16","name":"web"}"#, pools).unwrap(),
-            r#"[{"exclude":["10.1.0.5"],"name":"web","ranges":[{"gateway":"10.1.0.9","subnet":"10.1.0.0/16"}],"vlan":7}]"#
+            filter(r#"{"subnet":"10.1.0.0/16","directory":"web"}"#, pools).unwrap(),
+            r#"[{"exclude":["10.1.0.5"],"ranges":[{"gateway":"10.1.0.9","subnet":"10.1.0.0/16"}],"space":"web","vlan":7}]"#
         );
     }
 
@@ -164,22 +196,22 @@ mod tests {
         let pools =
             r#"[{"name":"db","ranges":[{"subnet":"10.1.0.0/24"},{"subnet":"10.2.0.0/24"}]}]"#;
         assert_eq!(
-            filter(r#"{"subnet":"10.2.0.0/24","name":"web"}"#, pools).unwrap(),
+            filter(r#"{"subnet":"10.2.0.0/24","directory":"web"}"#, pools).unwrap(),
             r#"[{"name":"db","ranges":[{"subnet":"10.2.0.0/24"}]}]"#
         );
     }
 
     #[test]
     fn a_sub_pool_bounds_the_range() {
-        let wanted = r#"{"subnet":"10.1.0.0/16","range":"10.1.5.0/24","name":"web"}"#;
+        let wanted = r#"{"subnet":"10.1.0.0/16","range":"10.1.5.0/24","directory":"web"}"#;
         let filter = |pools| filter(wanted, pools).map_err(|_| ());
         assert_eq!(
             filter(r#"[{"subnet":"10.1.0.0/16"}]"#).unwrap(),
-            r#"[{"name":"web","ranges":[{"rangeEnd":"10.1.5.255","rangeStart":"10.1.5.0","subnet":"10.1.0.0/16"}]}]"#
+            r#"[{"ranges":[{"rangeEnd":"10.1.5.255","rangeStart":"10.1.5.0","subnet":"10.1.0.0/16"}],"space":"web"}]"#
         );
         assert_eq!(
             filter(r#"[{"subnet":"10.1.0.0/16","rangeStart":"10.1.5.9"}]"#).unwrap(),
-            r#"[{"name":"web","ranges":[{"rangeEnd":"10.1.5.255","rangeStart":"10.1.5.9","subnet":"10.1.0.0/16"}]}]"#
+            r#"[{"ranges":[{"rangeEnd":"10.1.5.255","rangeStart":"10.1.5.9","subnet":"10.1.0.0/16"}],"space":"web"}]"#
         );
         assert_eq!(
             filter(r#"[{"subnet":"10.1.0.0/16","rangeStart":"10.1.6.9"}]"#),
@@ -189,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_requested_address_gives_way_to_no_other() {
-        let wanted = r#"{"subnet":"10.1.0.0/16","requested":"10.1.0.7","name":"web"}"#;
+        let wanted = r#"{"subnet":"10.1.0.0/16","requested":"10.1.0.7","directory":"web"}"#;
         let with = |pool: &str| filter(wanted, &format!("[{pool}]"));
         let given = with(r#"{"subnet":"10.1.0.0/16"}"#).unwrap();
         assert!(given.contains(r#""requested-ip":"10.1.0.7""#), "{given}");
@@ -201,8 +233,18 @@ mod tests {
     }
 
     #[test]
+    fn without_a_configuration_the_requested_address_is_the_pool() {
+        let own =
+            r#"{"subnet":"10.1.0.0/24","requested":"10.1.0.0","directory":"docker","is_own":true}"#;
+        assert_eq!(
+            filter(own, "[]").unwrap(),
+            r#"[{"gateway":"10.1.0.255","rangeEnd":"10.1.0.0","rangeStart":"10.1.0.0","requested-ip":"10.1.0.0","space":"docker","subnet":"10.1.0.0/24"}]"#
+        );
+    }
+
+    #[test]
     fn pools_without_the_wanted_one_are_refused_and_no_pools_are_left_alone() {
-        let wanted = r#"{"subnet":"10.1.0.0/16","name":"web"}"#;
+        let wanted = r#"{"subnet":"10.1.0.0/16","directory":"web"}"#;
         assert_eq!(
             filter(wanted, r#"[{"subnet":"10.2.0.0/16"}]"#).unwrap_err(),
             "the selectors chose no pool of 10.1.0.0/16"

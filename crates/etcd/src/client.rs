@@ -1,166 +1,256 @@
-//! The client: requests to etcd, and the time limit for all of them together.
+//! The client: single requests to etcd. Nothing is repeated here.
 
-use cluster::{EngineError, Kind, Moment, TimeLimit};
-use cni::Cancellation;
+use std::path::Path;
+
+use cluster::client::{Ended, Executor, reason};
+use cluster::{Kind, StoreError, TimeLimit};
+use http::uri::PathAndQuery;
 use prost::Message;
-use tonic::transport::{Channel, ClientTlsConfig};
+use tonic::Request;
+use tonic::client::Grpc;
+use tonic::metadata::AsciiMetadataValue;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic_prost::ProstCodec;
 
-use crate::Settings;
-use crate::connection;
-use crate::failover::Call;
-use crate::messages::{Answer, Header, KeyValue, Range, RangeAnswer, Txn, TxnResponse};
-use crate::request::{TxnAnswer, after_prefix};
-use crate::session::Session;
-use cluster::client::Executor;
+use crate::failure::of_status;
+use crate::messages::{Answer, KeyValue, Range, RangeAnswer, Response, TxnAnswer};
+use crate::{Settings, Txn, Url};
 
-/// A client for one call. All of its requests together take no longer than
-/// `ipam.etcd.timeout`.
-pub struct Client<'a> {
-    settings: &'a Settings,
-    cancellation: Option<&'a dyn Cancellation>,
-    /// Time limit of the requests.
-    pub time: TimeLimit,
-    moment: Option<Moment>,
-    /// `None` before the first request.
+/// Largest answer, in bytes. A page of keys with their values stays far below it.
+const LARGEST_ANSWER: usize = 64 << 20;
+
+/// Number of keys that one request lists.
+const PAGE: i64 = 5_000;
+
+/// The largest certificate or key, in bytes.
+const LARGEST_PEM: u64 = 1 << 20;
+
+/// A client for the requests of one call. It connects with the first request.
+pub struct Client {
+    settings: Settings,
     started: Option<Started>,
 }
 
-/// A client that has sent a request.
-pub(crate) struct Started {
-    pub(crate) tls: Option<ClientTlsConfig>,
-    pub(crate) executor: Executor,
-    /// A connection for each endpoint.
-    pub(crate) connections: Vec<Option<Channel>>,
-    /// Index of the endpoint that is asked first.
-    pub(crate) current: usize,
-    pub(crate) session: Session,
+/// The channels to all members, of which one is used until a request of it fails.
+struct Started {
+    executor: Executor,
+    channels: Vec<Channel>,
+    /// Index of the one in use, modulo their number.
+    current: usize,
 }
 
-impl Started {
-    fn new(settings: &Settings) -> Result<Self, EngineError> {
-        let endpoints = &settings.endpoints;
-        let session = Session::open(settings);
-        let answered = |url: &str| endpoints.iter().position(|known| known.url() == url);
-        Ok(Self {
-            tls: connection::tls(settings)?,
-            executor: Executor::new()?,
-            connections: vec![None; endpoints.len()],
-            current: answered(&session.remembered.endpoint)
-                .unwrap_or_else(|| fastrand::usize(..endpoints.len())),
-            session,
-        })
-    }
-}
-
-impl<'a> Client<'a> {
-    /// A client. Certificates are read, and connections are made, with the first request.
-    pub fn new(settings: &'a Settings, cancellation: Option<&'a dyn Cancellation>) -> Self {
+impl Client {
+    /// A client that has not read its certificates yet.
+    pub fn new(settings: Settings) -> Self {
         Self {
             settings,
-            cancellation,
-            time: TimeLimit::new(settings.timeout),
-            moment: None,
             started: None,
         }
     }
 
-    /// Sends a request until there is an answer. The boolean is true if an earlier attempt may
-    /// have been executed.
-    fn call<Q, A>(
-        &mut self,
-        path: &'static str,
-        request: &Q,
-        changes: bool,
-    ) -> Result<(A, bool), EngineError>
-    where
-        Q: Message + Clone + 'static,
-        A: Answer,
-    {
-        self.time.start_request();
-        let started = match &mut self.started {
-            Some(started) => started,
-            None => self.started.insert(Started::new(self.settings)?),
-        };
-        let (time, cancellation) = (self.time, self.cancellation);
-        Call::new(self.settings, started, time, cancellation, changes).send(path, request)
-    }
-
-    /// Cluster ID and revision in the last answer to a read or a transaction.
-    pub fn moment(&self) -> Option<Moment> {
-        self.moment
-    }
-
-    fn note(&mut self, header: Option<&Header>) {
-        self.moment = header.map(|header| Moment {
-            cluster: header.cluster_id,
-            revision: header.revision,
-        });
-    }
-
-    /// Reads keys. The answer includes every earlier write, whichever endpoint answers.
+    /// Reads keys. The answer includes every earlier write, whichever member answers.
     ///
     /// # Errors
     ///
     /// See [`cluster::Kind`].
-    pub fn range(&mut self, range: &Range) -> Result<RangeAnswer, EngineError> {
-        let (answer, _) =
-            self.call::<Range, RangeAnswer>("/etcdserverpb.KV/Range", range, false)?;
-        self.note(answer.header.as_ref());
-        Ok(answer)
+    pub fn range(
+        &mut self,
+        range: &Range,
+        time: &TimeLimit<'_>,
+    ) -> Result<RangeAnswer, StoreError> {
+        self.call("/etcdserverpb.KV/Range", range, false, time)
     }
 
-    /// Reads all keys with this prefix, in pages of `page` keys. Each page shows the keys as they
-    /// are when it is read.
+    /// Reads all keys of a range, in pages. Each page shows the keys as they are when it is read.
     ///
     /// # Errors
     ///
     /// See [`cluster::Kind`].
     pub fn all(
         &mut self,
-        prefix: &str,
-        page: u32,
-        keys_only: bool,
-    ) -> Result<Vec<KeyValue>, EngineError> {
-        let end = after_prefix(prefix.as_bytes());
-        let mut first = prefix.as_bytes().to_vec();
-        let mut all = Vec::new();
+        range: &Range,
+        time: &TimeLimit<'_>,
+    ) -> Result<Vec<KeyValue>, StoreError> {
+        let mut page = Range {
+            limit: PAGE,
+            ..range.clone()
+        };
+        let mut all: Vec<KeyValue> = Vec::new();
         loop {
-            let answer = self.range(&Range {
-                limit: page.into(),
-                keys_only,
-                ..Range::between(first.clone(), end.clone())
-            })?;
+            time.start_request();
+            let answer = self.range(&page, time)?;
             all.extend(answer.kvs);
-            if !answer.more {
-                return Ok(all);
-            }
-            if let Some(last) = all.last() {
-                first.clone_from(&last.key);
-                first.push(0);
+            match all.last().filter(|_| answer.more) {
+                Some(last) => page.key = [&last.key[..], &[0]].concat(),
+                None => return Ok(all),
             }
         }
     }
 
-    /// Executes a transaction. If an answer is lost, the transaction is sent again. Its
-    /// else-branch must therefore show whether it has been applied already
-    /// ([`TxnAnswer::resent`]).
+    /// Executes a transaction; true if its conditions held.
     ///
     /// # Errors
     ///
-    /// See [`cluster::Kind`]. With [`cluster::Kind::Lost`] and [`cluster::Kind::Cancelled`], it may
-    /// have been applied.
-    pub fn txn(&mut self, txn: &Txn) -> Result<TxnAnswer, EngineError> {
-        let changes = !txn.only_reads();
-        let (response, resent) =
-            self.call::<Txn, TxnResponse>("/etcdserverpb.KV/Txn", txn, changes)?;
-        self.note(response.header.as_ref());
-        TxnAnswer::new(txn, response, resent).ok_or_else(|| {
-            let kind = if changes {
-                Kind::Lost
-            } else {
-                Kind::Unreachable
-            };
-            EngineError::new(kind, "etcd's answer lacks the results of reads")
+    /// [`Kind::Lost`] if it may have been executed.
+    pub fn txn(&mut self, txn: &Txn, time: &TimeLimit<'_>) -> Result<bool, StoreError> {
+        let answer: TxnAnswer = self.call("/etcdserverpb.KV/Txn", txn, true, time)?;
+        Ok(answer.succeeded)
+    }
+
+    /// Reads several ranges at one moment, with one answer for each.
+    ///
+    /// # Errors
+    ///
+    /// See [`cluster::Kind`].
+    pub fn ranges(
+        &mut self,
+        ranges: impl IntoIterator<Item = Range>,
+        time: &TimeLimit<'_>,
+    ) -> Result<Vec<RangeAnswer>, StoreError> {
+        let reads = Txn {
+            then: ranges.into_iter().map(crate::Op::get).collect(),
+            ..Txn::default()
+        };
+        let answer: TxnAnswer = self.call("/etcdserverpb.KV/Txn", &reads, false, time)?;
+        let answers = answer.responses.into_iter();
+        let answers: Vec<RangeAnswer> = answers
+            .filter_map(|answer| answer.response)
+            .map(|Response::Range(range)| range)
+            .collect();
+        match answers.len() == reads.then.len() {
+            true => Ok(answers),
+            false => Err(self.named(Kind::Unreachable, "its answer lacks results")),
+        }
+    }
+
+    fn call<Q, A>(
+        &mut self,
+        path: &'static str,
+        message: &Q,
+        changes: bool,
+        time: &TimeLimit<'_>,
+    ) -> Result<A, StoreError>
+    where
+        Q: Message + Clone + 'static,
+        A: Answer,
+    {
+        let lost = match changes {
+            true => Kind::Lost,
+            false => Kind::Unreachable,
+        };
+        if self.started.is_none() {
+            self.started = Some(self.start(time)?);
+        }
+        let started = self.started.as_mut().expect("it is started");
+        let channel = &started.channels[started.current % started.channels.len()];
+        let within = time.attempt();
+        let mut request = Request::new(message.clone());
+        request.set_timeout(within);
+        // A member without a leader then refuses immediately.
+        let leader = AsciiMetadataValue::from_static("true");
+        request.metadata_mut().insert("hasleader", leader);
+        let exchange = async {
+            let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(LARGEST_ANSWER);
+            let not_ready = |error| StoreError::new(Kind::Unreachable, reason(&error));
+            grpc.ready().await.map_err(not_ready)?;
+            let path = PathAndQuery::from_static(path);
+            let answer = grpc.unary(request, path, ProstCodec::<Q, A>::default());
+            answer.await.map_err(|status| of_status(&status, changes))
+        };
+        let answered = match started.executor.run(exchange, time, within) {
+            Ok(answered) => answered,
+            Err(Ended::TimeIsUp) => Err(StoreError::new(lost, "it doesn't answer")),
+            Err(Ended::Cancelled) => Err(StoreError::new(Kind::Cancelled, "the call is cancelled")),
+        };
+        if answered.is_err() {
+            started.current += 1;
+        }
+        match answered {
+            Ok(response) if response.get_ref().header().is_some() => Ok(response.into_inner()),
+            Ok(_) => Err(self.named(lost, "its answer has no header, so it isn't etcd")),
+            // Another member may be trusted.
+            Err(error) if error.kind == Kind::Refused && self.is_of_one_member(&error) => {
+                Err(self.named(Kind::Unreachable, &error.msg))
+            }
+            Err(error) => Err(self.named(error.kind, &error.msg)),
+        }
+    }
+
+    /// True if the failure is one of TLS, and there are other members.
+    fn is_of_one_member(&self, error: &StoreError) -> bool {
+        self.settings.endpoints.len() > 1 && cluster::client::is_distrust(&error.msg)
+    }
+
+    /// The failure, with the members' URLs.
+    fn named(&self, kind: Kind, why: &str) -> StoreError {
+        let urls: Vec<&str> = self.settings.endpoints.iter().map(Url::as_str).collect();
+        StoreError::new(kind, format!("etcd at {}: {why}", urls.join(", ")))
+    }
+
+    /// Reads the certificates, and prepares a channel to each member.
+    fn start(&self, time: &TimeLimit<'_>) -> Result<Started, StoreError> {
+        let tls = self.tls()?;
+        let endpoints: Result<Vec<Endpoint>, StoreError> = self
+            .settings
+            .endpoints
+            .iter()
+            .map(|url| endpoint(url, tls.as_ref()))
+            .collect();
+        let endpoints = endpoints?;
+        let executor = Executor::new()?;
+        // A channel starts tasks, which belong to the runtime.
+        let connect = async { endpoints.iter().map(Endpoint::connect_lazy).collect() };
+        let ended = |_| self.named(Kind::Unreachable, "there is no time left");
+        let channels = executor.run(connect, time, time.attempt()).map_err(ended)?;
+        Ok(Started {
+            executor,
+            channels,
+            current: fastrand::usize(..endpoints.len()),
         })
+    }
+
+    fn tls(&self) -> Result<Option<ClientTlsConfig>, StoreError> {
+        let Some(ca) = &self.settings.ca else {
+            return Ok(None);
+        };
+        let ca = Certificate::from_pem(self.pem("ca", ca)?);
+        let mut tls = ClientTlsConfig::new().ca_certificate(ca);
+        if let Some((cert, key)) = &self.settings.identity {
+            tls = tls.identity(Identity::from_pem(
+                self.pem("cert", cert)?,
+                self.pem("key", key)?,
+            ));
+        }
+        Ok(Some(tls))
+    }
+
+    /// A file with at least one PEM section.
+    fn pem(&self, key: &str, path: &Path) -> Result<Vec<u8>, StoreError> {
+        let refused = |why: &str| {
+            let (file, path) = (self.settings.file.display(), path.display());
+            StoreError::new(Kind::Settings, format!("{file}.{key}: {path}: {why}"))
+        };
+        let content = state_files::read_regular(path, LARGEST_PEM)
+            .map_err(|error| refused(&error.to_string()))?;
+        // rustls accepts a file without a section, as an empty list of authorities.
+        match content.windows(11).any(|part| part == b"-----BEGIN ") {
+            true => Ok(content),
+            false => Err(refused("it is no PEM file")),
+        }
+    }
+}
+
+/// A member, with its name in its certificate.
+fn endpoint(url: &Url, tls: Option<&ClientTlsConfig>) -> Result<Endpoint, StoreError> {
+    let refused = |error: tonic::transport::Error| {
+        StoreError::new(Kind::Settings, format!("{url}: {}", reason(&error)))
+    };
+    let endpoint = Channel::from_shared(url.as_str().to_owned())
+        .map_err(|error| StoreError::new(Kind::Settings, format!("{url}: {error}")))?;
+    match tls {
+        Some(tls) => endpoint
+            .tls_config(tls.clone().domain_name(url.host()))
+            .map_err(refused),
+        None => Ok(endpoint),
     }
 }

@@ -9,42 +9,10 @@ pub struct KeyValue {
     /// The key.
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
-    /// Revision of the key's creation.
-    #[prost(int64, tag = "2")]
-    pub create_revision: i64,
-    /// Revision of the last change. Each revision belongs to one transaction.
-    #[prost(int64, tag = "3")]
-    pub mod_revision: i64,
     /// The value; empty if only keys were requested.
     #[prost(bytes = "vec", tag = "5")]
     pub value: Vec<u8>,
 }
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Header {
-    #[prost(uint64, tag = "1")]
-    pub(crate) cluster_id: u64,
-    #[prost(int64, tag = "3")]
-    pub(crate) revision: i64,
-}
-
-/// An answer of etcd. A server whose answer has no header isn't etcd.
-pub(crate) trait Answer: Message + Default + 'static {
-    /// The state of the cluster.
-    fn header(&self) -> Option<&Header>;
-}
-
-macro_rules! answers {
-    ($($answer:ty),+) => {
-        $(impl Answer for $answer {
-            fn header(&self) -> Option<&Header> {
-                self.header.as_ref()
-            }
-        })+
-    };
-}
-
-answers!(AuthenticateResponse, RangeAnswer, TxnResponse);
 
 /// Keys to read: one, or those of an interval.
 #[derive(Clone, PartialEq, Message)]
@@ -52,40 +20,37 @@ pub struct Range {
     /// The key, or the first one of the interval.
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
-    /// The end of the interval, which isn't in it.
+    /// The end of the interval, which isn't in it; empty for one key.
     #[prost(bytes = "vec", tag = "2")]
     pub range_end: Vec<u8>,
     /// Largest number of keys; 0 is no limit.
     #[prost(int64, tag = "3")]
     pub limit: i64,
-    /// 0 is "none", 1 "ascending", 2 "descending".
-    #[prost(int32, tag = "5")]
-    pub sort_order: i32,
-    /// 0 is the key, 3 the revision of the last change.
-    #[prost(int32, tag = "6")]
-    pub sort_target: i32,
     /// Without the values.
     #[prost(bool, tag = "8")]
     pub keys_only: bool,
-    /// Only the number of keys.
-    #[prost(bool, tag = "9")]
-    pub count_only: bool,
+}
+
+/// State of the cluster. A server whose answer has none isn't etcd.
+#[derive(Clone, PartialEq, Message)]
+pub struct Header {
+    /// ID of the cluster.
+    #[prost(uint64, tag = "1")]
+    pub cluster_id: u64,
 }
 
 /// Keys that were read.
 #[derive(Clone, PartialEq, Message)]
 pub struct RangeAnswer {
+    /// State of the cluster.
     #[prost(message, optional, tag = "1")]
-    pub(crate) header: Option<Header>,
-    /// The keys.
+    pub header: Option<Header>,
+    /// The keys, in ascending order.
     #[prost(message, repeated, tag = "2")]
     pub kvs: Vec<KeyValue>,
     /// True if the limit has omitted some keys.
     #[prost(bool, tag = "3")]
     pub more: bool,
-    /// Number of all matching keys, regardless of the limit. etcd's is signed, and never negative.
-    #[prost(uint64, tag = "4")]
-    pub count: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -119,6 +84,49 @@ pub(crate) enum Request {
     Delete(DeleteRequest),
 }
 
+/// A condition of a transaction: a key has this creation or this value.
+#[derive(Clone, PartialEq, Message)]
+pub struct Compare {
+    /// 1 is the revision of the creation, 3 the value. The comparison is "equal", which is 0 and
+    /// not sent.
+    #[prost(int32, tag = "2")]
+    pub(crate) target: i32,
+    #[prost(bytes = "vec", tag = "3")]
+    pub(crate) key: Vec<u8>,
+    #[prost(oneof = "Compared", tags = "5, 7")]
+    pub(crate) compared: Option<Compared>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Compared {
+    #[prost(int64, tag = "5")]
+    CreateRevision(i64),
+    #[prost(bytes = "vec", tag = "7")]
+    Value(Vec<u8>),
+}
+
+/// A transaction: if all conditions hold, etcd executes the operations, atomically. etcd accepts
+/// 128 of them by default (`--max-txn-ops`).
+#[derive(Clone, PartialEq, Message)]
+pub struct Txn {
+    /// The conditions.
+    #[prost(message, repeated, tag = "1")]
+    pub when: Vec<Compare>,
+    /// Executed if all hold.
+    #[prost(message, repeated, tag = "2")]
+    pub then: Vec<Op>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct TxnAnswer {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) header: Option<Header>,
+    #[prost(bool, tag = "2")]
+    pub(crate) succeeded: bool,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) responses: Vec<ResponseOp>,
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ResponseOp {
     #[prost(oneof = "Response", tags = "1")]
@@ -131,70 +139,99 @@ pub(crate) enum Response {
     Range(RangeAnswer),
 }
 
-/// A condition of a transaction.
-#[derive(Clone, PartialEq, Message)]
-pub struct Compare {
-    /// 0 is "equal", 1 "greater", 2 "less".
-    #[prost(int32, tag = "1")]
-    pub(crate) result: i32,
-    /// 1 is the revision of the creation, 2 that of the last change, 3 the value.
-    #[prost(int32, tag = "2")]
-    pub(crate) target: i32,
-    #[prost(bytes = "vec", tag = "3")]
-    pub(crate) key: Vec<u8>,
-    #[prost(oneof = "Compared", tags = "5, 6, 7")]
-    pub(crate) compared: Option<Compared>,
-    #[prost(bytes = "vec", tag = "64")]
-    pub(crate) range_end: Vec<u8>,
+/// An answer of etcd.
+pub(crate) trait Answer: Message + Default + 'static {
+    fn header(&self) -> Option<&Header>;
 }
 
-#[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum Compared {
-    #[prost(int64, tag = "5")]
-    CreateRevision(i64),
-    #[prost(int64, tag = "6")]
-    ModRevision(i64),
-    #[prost(bytes = "vec", tag = "7")]
-    Value(Vec<u8>),
+impl Answer for RangeAnswer {
+    fn header(&self) -> Option<&Header> {
+        self.header.as_ref()
+    }
 }
 
-/// A transaction: if all conditions hold, etcd executes `then`, otherwise `otherwise`, atomically.
-/// etcd accepts 128 operations in a branch by default (`--max-txn-ops`).
-#[derive(Clone, PartialEq, Message)]
-pub struct Txn {
-    /// The conditions. Without conditions, `then` is executed.
-    #[prost(message, repeated, tag = "1")]
-    pub when: Vec<Compare>,
-    /// Executed if all hold.
-    #[prost(message, repeated, tag = "2")]
-    pub then: Vec<Op>,
-    /// Executed otherwise.
-    #[prost(message, repeated, tag = "3")]
-    pub otherwise: Vec<Op>,
+impl Answer for TxnAnswer {
+    fn header(&self) -> Option<&Header> {
+        self.header.as_ref()
+    }
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct TxnResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) header: Option<Header>,
-    #[prost(bool, tag = "2")]
-    pub(crate) succeeded: bool,
-    #[prost(message, repeated, tag = "3")]
-    pub(crate) responses: Vec<ResponseOp>,
+impl Range {
+    /// One key.
+    pub fn key(key: impl Into<Vec<u8>>) -> Self {
+        Self {
+            key: key.into(),
+            ..Self::default()
+        }
+    }
+
+    /// The keys with this prefix.
+    pub fn prefix(prefix: impl Into<Vec<u8>>) -> Self {
+        let key = prefix.into();
+        let mut range_end = key.clone();
+        // No prefix of ours ends with the highest byte.
+        if let Some(last) = range_end.last_mut() {
+            *last += 1;
+        }
+        Self {
+            key,
+            range_end,
+            ..Self::default()
+        }
+    }
+
+    /// The same keys without their values.
+    #[must_use]
+    pub fn without_values(self) -> Self {
+        Self {
+            keys_only: true,
+            ..self
+        }
+    }
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct AuthenticateRequest {
-    #[prost(string, tag = "1")]
-    pub(crate) name: String,
-    #[prost(string, tag = "2")]
-    pub(crate) password: String,
+impl Compare {
+    /// The key doesn't exist.
+    pub fn is_missing(key: impl Into<Vec<u8>>) -> Self {
+        Self {
+            target: 1,
+            key: key.into(),
+            compared: Some(Compared::CreateRevision(0)),
+        }
+    }
+
+    /// The key has this value.
+    pub fn has_value(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
+        Self {
+            target: 3,
+            key: key.into(),
+            compared: Some(Compared::Value(value.into())),
+        }
+    }
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct AuthenticateResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) header: Option<Header>,
-    #[prost(string, tag = "2")]
-    pub(crate) token: String,
+impl Op {
+    fn new(request: Request) -> Self {
+        Self {
+            request: Some(request),
+        }
+    }
+
+    /// Sets a key's value.
+    pub fn put(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
+        Self::new(Request::Put(PutRequest {
+            key: key.into(),
+            value: value.into(),
+        }))
+    }
+
+    /// Deletes a key. A missing one is no error.
+    pub fn delete(key: impl Into<Vec<u8>>) -> Self {
+        Self::new(Request::Delete(DeleteRequest { key: key.into() }))
+    }
+
+    /// Reads keys.
+    pub fn get(range: Range) -> Self {
+        Self::new(Request::Range(range))
+    }
 }

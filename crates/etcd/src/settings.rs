@@ -1,211 +1,195 @@
-//! `ipam.etcd`: endpoints, certificates, user, the prefix of the keys, folders, the time limit.
+//! How etcd is reached: a JSON file, which `ipam.etcd` names. Each call reads it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cluster::EngineSettings;
+use cluster::DEFAULT_TIMEOUT;
 use cni::{Error, Object};
 
-use crate::Endpoint;
+use crate::Url;
 
-/// Default of `prefix`.
+/// The default of `prefix`.
 const PREFIX: &str = "/ipam";
 
-/// The path of the object in messages.
-const PATH: &str = "ipam.etcd";
+/// The largest file that is read, in bytes.
+const MOST_BYTES: u64 = 1 << 20;
 
-const KEYS: [&str; 10] = [
+/// The keys of the file. The installer marks its files with `installedBy`.
+const KEYS: [&str; 7] = [
     "endpoints",
     "ca",
     "cert",
     "key",
-    "username",
-    "passwordFile",
     "prefix",
     "timeout",
-    "cacheDir",
-    "stateDir",
+    "installedBy",
 ];
 
-/// `ipam.etcd`, validated. The files that it names have not been read yet.
+/// The content of the file, validated. The files that it names have not been read yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
+    /// The file, for messages.
+    pub file: PathBuf,
     /// Client URLs of the members; at least one.
-    pub endpoints: Vec<Endpoint>,
+    pub endpoints: Vec<Url>,
     /// File of the certificate authorities, PEM.
     pub ca: Option<PathBuf>,
     /// Files of the client's certificate and of its key, PEM.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// User and password.
-    pub login: Option<Login>,
     /// Common prefix of all keys: starts with a slash and doesn't end with one.
     pub prefix: String,
     /// Time limit for all requests of a call together.
     pub timeout: Duration,
-    /// Folder of the token and of other files that may be lost.
-    pub cache_dir: PathBuf,
-    /// Folder of files that must persist: the node's token, and its blocks.
-    pub state_dir: PathBuf,
-}
-
-/// An etcd user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Login {
-    /// Its name.
-    pub username: String,
-    /// The file with its password; white space at its end doesn't count.
-    pub password_file: PathBuf,
 }
 
 impl Settings {
-    /// Reads the key `etcd` of the `ipam` section.
+    /// Reads the file that the key `etcd` of the `ipam` section names.
     ///
     /// # Errors
     ///
-    /// Code 7, naming the key and the value: a key is missing, unknown or invalid, or two keys
-    /// contradict or need each other.
-    pub fn read(ipam: &Object) -> Result<Self, Error> {
-        let purpose = r#"it must have endpoints, such as {"endpoints": ["https://10.0.0.1:2379"]}"#;
-        let settings = EngineSettings::read(ipam, "etcd", purpose, &KEYS)?;
-        let object = &settings.object;
-        let endpoints = endpoints(object)?;
-        let ca = file(&settings, "ca")?;
-        let cert = file(&settings, "cert")?;
-        let key = file(&settings, "key")?;
-        let identity = both(("cert", cert), ("key", key))?;
-        if let Some(plain) = endpoints.iter().find(|endpoint| !endpoint.is_tls()) {
-            let tls_key = [("ca", ca.is_some()), ("cert", identity.is_some())];
-            if let Some((key, _)) = tls_key.iter().find(|(_, is_set)| *is_set) {
-                let why = format!("{plain} isn't https, so it can't be used");
-                return Err(settings.wrong(key, why));
-            }
-        } else if ca.is_none() {
-            return Err(Error::config(format!(
-                "{PATH}.ca is missing: https needs the file of the authority that signed etcd's certificates"
+    /// Code 7, naming the key `ipam.etcd`, or the file, its key and the reason.
+    pub fn of(ipam: &Object) -> Result<Self, Error> {
+        Self::read(&Self::file_of(ipam)?)
+    }
+
+    /// The file that the key `etcd` names.
+    pub(crate) fn file_of(ipam: &Object) -> Result<PathBuf, Error> {
+        let wanted = "it must be the absolute path of a JSON file such as /etc/cni/ipam-etcd.json, with the endpoints";
+        match ipam.absolute_path("ipam", "etcd") {
+            Ok(Some(path)) => Ok(path),
+            Ok(None) => Err(Error::config(format!("ipam.etcd is missing: {wanted}"))),
+            // The value may hold a password.
+            Err(_) => Err(Error::config(format!("ipam.etcd: {wanted}"))),
+        }
+    }
+
+    /// Reads this file.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the file, the key and the reason.
+    pub fn read(file: &Path) -> Result<Self, Error> {
+        let path = file.display().to_string();
+        let refused = |why: &str| Error::config(format!("{path}: {why}"));
+        let content = state_files::read_regular(file, MOST_BYTES)
+            .map_err(|error| refused(&error.to_string()))?;
+        let object: Object = serde_json::from_slice(&content)
+            .map_err(|error| refused(&format!("it is no JSON object: {error}")))?;
+        if let Some(unknown) = object.keys().find(|name| !KEYS.contains(name)) {
+            let known = KEYS.join(", ");
+            return Err(refused(&format!(
+                "there is no key {unknown:?}, only {known}"
             )));
         }
-        let username: Option<String> = object.read(PATH, "username")?;
-        let username = username.filter(|name| !name.is_empty());
-        let password_file = file(&settings, "passwordFile")?;
-        let login = both(("username", username), ("passwordFile", password_file))?;
+        let endpoints = endpoints(&path, &object)?;
+        let ca = object.absolute_path(&path, "ca")?;
+        let cert = object.absolute_path(&path, "cert")?;
+        let key = object.absolute_path(&path, "key")?;
+        let identity = match (cert, key) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            _ => return Err(refused("cert and key must be set together")),
+        };
+        match endpoints.iter().find(|url| !url.is_tls()) {
+            Some(plain) if ca.is_some() || identity.is_some() => {
+                return Err(refused(&format!(
+                    "{plain} isn't https, so ca, cert and key can't be used"
+                )));
+            }
+            None if ca.is_none() => {
+                return Err(refused(
+                    "ca is missing: https needs the file of the authority that signed etcd's certificates",
+                ));
+            }
+            _ => {}
+        }
         Ok(Self {
             endpoints,
             ca,
             identity,
-            login: login.map(|(username, password_file)| Login {
-                username,
-                password_file,
-            }),
-            prefix: prefix(&settings)?,
-            timeout: settings.timeout()?,
-            cache_dir: settings.cache_dir()?,
-            state_dir: settings.state_dir()?,
+            prefix: prefix(&path, &object)?,
+            timeout: object
+                .duration(&path, "timeout")?
+                .unwrap_or(DEFAULT_TIMEOUT),
+            file: file.to_owned(),
         })
     }
 }
 
-fn endpoints(object: &Object) -> Result<Vec<Endpoint>, Error> {
-    let texts: Vec<String> = object.read(PATH, "endpoints")?.unwrap_or_default();
+fn endpoints(path: &str, object: &Object) -> Result<Vec<Url>, Error> {
+    let texts: Vec<String> = match object.read(path, "endpoints") {
+        Ok(texts) => texts.unwrap_or_default(),
+        // The message of the failure shows the value, which may hold a password.
+        Err(_) => {
+            return Err(Error::config(format!(
+                "{path}.endpoints must be an array of URLs"
+            )));
+        }
+    };
     if texts.is_empty() {
         return Err(Error::config(format!(
-            "{PATH}.endpoints is missing or empty: it must list etcd's client URLs, such as https://10.0.0.1:2379"
+            "{path}.endpoints is missing or empty: it must list etcd's client URLs, such as https://10.0.0.1:2379"
         )));
     }
-    let parsed = texts.iter().enumerate().map(|(i, text)| {
-        Endpoint::parse(text).map_err(|why| Error::config(format!("{PATH}.endpoints[{i}]: {why}")))
-    });
-    let mut endpoints = Vec::with_capacity(texts.len());
-    for endpoint in parsed {
-        let endpoint = endpoint?;
-        // A duplicate would be tried twice.
-        if !endpoints.contains(&endpoint) {
-            endpoints.push(endpoint);
-        }
-    }
-    Ok(endpoints)
-}
-
-/// The path of a file with a secret. Messages don't show the value: somebody may have written the
-/// secret itself there.
-fn file(settings: &EngineSettings, key: &str) -> Result<Option<PathBuf>, Error> {
-    let path = settings.object.absolute_path(PATH, key);
-    path.map_err(|_| {
-        let why = "it must be the absolute path of a file; the value isn't shown, since it may be a secret";
-        settings.wrong(key, why)
-    })
-}
-
-/// Two keys that must be set together.
-fn both<A, B>(
-    (a_key, a): (&str, Option<A>),
-    (b_key, b): (&str, Option<B>),
-) -> Result<Option<(A, B)>, Error> {
-    let alone = |there, missing| {
-        Err(Error::config(format!(
-            "{PATH}.{missing} is missing: {PATH}.{there} is set, and needs it"
-        )))
+    let parse = |(i, text): (usize, &String)| {
+        Url::parse(text).map_err(|why| Error::config(format!("{path}.endpoints[{i}]: {why}")))
     };
-    match (a, b) {
-        (Some(a), Some(b)) => Ok(Some((a, b))),
-        (Some(_), None) => alone(a_key, b_key),
-        (None, Some(_)) => alone(b_key, a_key),
-        (None, None) => Ok(None),
-    }
+    texts.iter().enumerate().map(parse).collect()
 }
 
-fn prefix(settings: &EngineSettings) -> Result<String, Error> {
-    let text: Option<String> = settings.object.read(PATH, "prefix")?;
+fn prefix(path: &str, object: &Object) -> Result<String, Error> {
+    let text: Option<String> = object.read(path, "prefix")?;
     let text = text.unwrap_or_else(|| PREFIX.to_owned());
     let is_valid = text.len() > 1
         && text.starts_with('/')
         && !text.ends_with('/')
         && !text.contains("//")
         && !text.chars().any(char::is_control);
-    if is_valid {
-        Ok(text)
-    } else {
-        let why = format!("{text:?} must start with a slash and not end with one, as /ipam does");
-        Err(settings.wrong("prefix", why))
+    match is_valid {
+        true => Ok(text),
+        false => Err(Error::config(format!(
+            "{path}.prefix: {text:?} must start with a slash and not end with one, as /ipam does"
+        ))),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use cluster::DEFAULT_TIMEOUT;
+    use serde_json::json;
 
     use super::*;
 
-    fn settings(etcd: &str) -> Result<Settings, String> {
-        let ipam: Object = serde_json::from_str(&format!(r#"{{"etcd":{etcd}}}"#)).unwrap();
-        Settings::read(&ipam).map_err(|error| {
+    fn settings(content: &str) -> Result<Settings, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("etcd.json");
+        std::fs::write(&file, content).unwrap();
+        let ipam = serde_json::from_value(json!({"etcd": file})).unwrap();
+        Settings::of(&ipam).map_err(|error| {
             assert_eq!(error.code, cni::code::INVALID_CONFIG);
-            error.msg
+            let text = format!("{} {}", error.msg, error.details);
+            text.replace(&*file.to_string_lossy(), "FILE")
         })
     }
 
     #[test]
     fn endpoints_are_enough() {
-        let read = settings(r#"{"endpoints":["http://a","http://[fd00::1]:7/","http://a:2379"]}"#);
-        let read = read.unwrap();
-        let urls: Vec<&str> = read.endpoints.iter().map(Endpoint::url).collect();
+        let read = settings(r#"{"endpoints":["http://a","http://[fd00::1]:7/"]}"#).unwrap();
+        let urls: Vec<&str> = read.endpoints.iter().map(Url::as_str).collect();
         assert_eq!(urls, ["http://a:2379", "http://[fd00::1]:7"]);
         assert_eq!(read.endpoints[1].host(), "fd00::1");
-        assert_eq!(
-            (read.prefix.as_str(), read.timeout),
-            ("/ipam", DEFAULT_TIMEOUT)
-        );
-        assert_eq!((read.ca, read.identity, read.login), (None, None, None));
+        assert_eq!(read.prefix, "/ipam");
+        assert_eq!(read.timeout, DEFAULT_TIMEOUT);
+        assert_eq!((read.ca, read.identity), (None, None));
     }
 
     #[test]
     fn every_key_is_read() {
         let read = settings(
-            r#"{"endpoints":["https://a:1"],"ca":"/ca","cert":"/c","key":"/k","username":"u",
-                "passwordFile":"/p","prefix":"/a/b","timeout":"1500ms","cacheDir":"/run/x"}"#,
+            r#"{"endpoints":["https://a:1"],"ca":"/ca","cert":"/c","key":"/k","prefix":"/a/b",
+                "timeout":"1500ms","installedBy":"x"}"#,
         );
         let read = read.unwrap();
         assert_eq!(read.identity, Some(("/c".into(), "/k".into())));
-        assert_eq!(read.login.unwrap().password_file, PathBuf::from("/p"));
         assert_eq!(
             (read.prefix.as_str(), read.timeout.as_millis()),
             ("/a/b", 1500)
@@ -213,127 +197,63 @@ mod tests {
     }
 
     #[test]
-    fn each_refusal_names_the_key_and_the_value() {
-        let plain = r#""endpoints":["http://a:1"]"#;
-        let tls = r#""endpoints":["https://a:1"],"ca":"/ca""#;
-        for (etcd, message) in [
-            ("null".to_owned(), "ipam.etcd is missing"),
-            ("{}".to_owned(), "ipam.etcd.endpoints is missing or empty"),
+    fn each_refusal_names_the_file_and_the_key() {
+        for (content, message) in [
+            ("", "FILE: it is no JSON object"),
+            ("{}", "FILE.endpoints is missing or empty"),
             (
-                r#"{"endpoints":[]}"#.to_owned(),
-                "ipam.etcd.endpoints is missing or empty",
+                r#"{"endpoints":["a:2379"]}"#,
+                "FILE.endpoints[0]: it has neither http nor https",
             ),
             (
-                r#"{"endpoints":"http://a"}"#.to_owned(),
-                "ipam.etcd.endpoints: invalid type",
+                r#"{"endpoints":["http://a:99999"]}"#,
+                "FILE.endpoints[0]: it ",
             ),
             (
-                r#"{"endpoints":["http://a",7]}"#.to_owned(),
-                "ipam.etcd.endpoints[1]: invalid type: integer `7`",
+                r#"{"endpoints":["http://a:1/v3"]}"#,
+                "FILE.endpoints[0]: it has a path",
+            ),
+            (r#"{"endpoints":["https://a:1"]}"#, "FILE: ca is missing"),
+            (
+                r#"{"endpoints":["http://a:1"],"ca":"/ca"}"#,
+                "FILE: http://a:1 isn't https",
             ),
             (
-                r#"{"endpoints":["10.0.0.1:2379"]}"#.to_owned(),
-                "ipam.etcd.endpoints[0]: \"10.0.0.1:2379\" is no http or https URL",
+                r#"{"endpoints":["http://a:1"],"key":"/k"}"#,
+                "FILE: cert and key must be set",
             ),
             (
-                r#"{"endpoints":["unix:///x"]}"#.to_owned(),
-                "ipam.etcd.endpoints[0]: \"unix:///…\" is no",
+                r#"{"endpoints":["http://a:1"],"prefix":"/"}"#,
+                "FILE.prefix: \"/\" must start",
             ),
             (
-                r#"{"endpoints":["http://a b"]}"#.to_owned(),
-                "ipam.etcd.endpoints[0]: \"http://a b\" is no URL",
+                r#"{"endpoints":["http://a:1"],"timeout":"0s"}"#,
+                "FILE.timeout: \"0s\" is neither",
             ),
             (
-                r#"{"endpoints":["http://a:99999"]}"#.to_owned(),
-                "ipam.etcd.endpoints[0]: \"http://a:99999\"",
-            ),
-            (
-                r#"{"endpoints":["http://u:p@a:1"]}"#.to_owned(),
-                "ipam.etcd.endpoints[0]: \"http://…@a:1\" holds a user",
-            ),
-            (
-                r#"{"endpoints":["http://a:1/v3"]}"#.to_owned(),
-                "ipam.etcd.endpoints[0]: \"http://a:1/…\" has a path",
-            ),
-            (
-                r#"{"endpoints":["https://a:1"]}"#.to_owned(),
-                "ipam.etcd.ca is missing",
-            ),
-            (
-                format!(r#"{{{plain},"ca":"/ca"}}"#),
-                "ipam.etcd.ca: http://a:1 isn't https, so it can't",
-            ),
-            (
-                format!(r#"{{{tls},"cert":"/c"}}"#),
-                "ipam.etcd.key is missing: ipam.etcd.cert is set",
-            ),
-            (
-                format!(r#"{{{tls},"key":"k","cert":"/c"}}"#),
-                "ipam.etcd.key: it must be the absolute path",
-            ),
-            (
-                format!(r#"{{{plain},"username":"u"}}"#),
-                "ipam.etcd.passwordFile is missing",
-            ),
-            (
-                format!(r#"{{{plain},"passwordFile":"/p"}}"#),
-                "ipam.etcd.username is missing",
-            ),
-            (
-                format!(r#"{{{plain},"password":"x"}}"#),
-                "ipam.etcd.password: there is no such key",
-            ),
-            (
-                format!(r#"{{{plain},"prefix":"ipam"}}"#),
-                "ipam.etcd.prefix: \"ipam\" must start",
-            ),
-            (
-                format!(r#"{{{plain},"prefix":"/"}}"#),
-                "ipam.etcd.prefix: \"/\" must start",
-            ),
-            (
-                format!(r#"{{{plain},"timeout":"soon"}}"#),
-                "ipam.etcd.timeout: \"soon\" is no time",
-            ),
-            (
-                format!(r#"{{{plain},"timeout":0}}"#),
-                "ipam.etcd.timeout: 0 is no time",
-            ),
-            (
-                format!(r#"{{{plain},"timeout":"2days"}}"#),
-                "ipam.etcd.timeout: \"2days\" is no time",
+                r#"{"endpoints":["http://a:1"],"user":"x"}"#,
+                "FILE: there is no key \"user\"",
             ),
         ] {
-            let msg = settings(&etcd).unwrap_err();
-            assert!(msg.starts_with(message), "{etcd}: {msg}");
+            let msg = settings(content).unwrap_err();
+            assert!(msg.starts_with(message), "{content}: {msg}");
         }
     }
 
     #[test]
     fn no_refusal_shows_a_password() {
-        let plain = r#""endpoints":["http://a:1"]"#;
-        for etcd in [
+        for content in [
             r#"{"endpoints":["http://u:SECRET@a:1"]}"#,
-            r#"{"endpoints":["http://u:SEC@RET@a:1"]}"#,
-            r#"{"endpoints":["http://u:SECRET/x@a:1"]}"#,
-            r#"{"endpoints":["http://u:SECRET x@a:1"]}"#,
             r#"{"endpoints":["u:SECRET@a:1"]}"#,
             r#"{"endpoints":["http://a:1?password=SECRET"]}"#,
-            r#"{"endpoints":["http://a:1/SECRET"]}"#,
+            r#"{"endpoints":["http://a b/SECRET"]}"#,
             r#"{"endpoints":"http://u:SECRET@a:1"}"#,
-            r#"{"endpoints":{"http://u:SECRET@a:1":1}}"#,
-            r#"["http://u:SECRET@a:1"]"#,
-            &format!(r#"{{{plain},"username":"u","passwordFile":"SECRET"}}"#),
-            &format!(r#"{{{plain},"username":"u","passwordFile":["SECRET"]}}"#),
-            &format!(r#"{{{plain},"username":"u","password":"SECRET"}}"#),
-            &format!(r#"{{{plain},"cert":"/c","key":"-----BEGIN KEY-----SECRET"}}"#),
         ] {
-            let ipam: Object = serde_json::from_str(&format!(r#"{{"etcd":{etcd}}}"#)).unwrap();
-            let error = Settings::read(&ipam).unwrap_err();
-            for half in ["SEC", "RET"] {
-                assert!(!error.msg.contains(half), "{etcd}: {error:?}");
-                assert!(!error.details.contains(half), "{etcd}: {error:?}");
-            }
+            let msg = settings(content).unwrap_err();
+            assert!(!msg.contains("SECRET"), "{content}: {msg}");
         }
+        let ipam = json!({"etcd": {"endpoints": ["http://u:SECRET@a:1"]}});
+        let refused = Settings::of(&serde_json::from_value(ipam).unwrap()).unwrap_err();
+        assert!(!refused.to_string().contains("SECRET"), "{refused}");
     }
 }

@@ -1,34 +1,19 @@
 //! Calls of a plugin within this process, and checks that hold for every answer.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::Path;
 
-use cni::Plugin;
+use cni::{Environment, Plugin};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// The environment of a call.
-#[derive(Clone, Debug)]
-pub struct Variables(BTreeMap<String, OsString>);
-
-impl Variables {
-    /// The variables that a runtime sets for this command, for `eth0` of `c1`.
-    pub fn new(command: &str, path: &Path) -> Self {
-        Self(BTreeMap::new())
-            .with("CNI_COMMAND", command)
-            .with("CNI_CONTAINERID", "c1")
-            .with("CNI_IFNAME", "eth0")
-            .with("CNI_NETNS", "/run/netns/c1")
-            .with("CNI_PATH", path)
-    }
-
-    /// Adds a variable, or replaces it.
-    #[must_use]
-    pub fn with(mut self, name: &str, value: impl Into<OsString>) -> Self {
-        self.0.insert(name.to_owned(), value.into());
-        self
-    }
+/// The variables that a runtime sets for this command, for `eth0` of `c1`.
+pub fn environment(command: &str, plugins: &Path) -> Environment {
+    Environment::default()
+        .with("CNI_COMMAND", command)
+        .with("CNI_CONTAINERID", "c1")
+        .with("CNI_IFNAME", "eth0")
+        .with("CNI_NETNS", "/run/netns/c1")
+        .with("CNI_PATH", plugins)
 }
 
 /// Outcome of a call.
@@ -42,8 +27,6 @@ pub enum Outcome {
         code: u64,
         /// Its message.
         msg: String,
-        /// Its details, or nothing.
-        details: String,
     },
 }
 
@@ -80,12 +63,8 @@ impl Outcome {
 ///
 /// If the answer is invalid: stdout that is not empty and no JSON object, an error
 /// without a code or a message, or the error that a panic becomes.
-pub fn call(plugin: &dyn Plugin, variables: &Variables, stdin: &[u8]) -> Outcome {
-    let variables = variables.0.iter();
-    let environment = variables
-        .map(|(name, value)| (name.into(), value.clone()))
-        .collect();
-    let response = plugin::respond(plugin, &environment, &mut || Ok(stdin.to_vec()), None);
+pub fn call(plugin: &dyn Plugin, environment: &Environment, stdin: &[u8]) -> Outcome {
+    let response = plugin::respond(plugin, environment, &mut || Ok(stdin.to_vec()), None);
     let stdout = response.stdout;
     let shown = String::from_utf8_lossy(&stdout);
     if response.success {
@@ -107,6 +86,5 @@ pub fn call(plugin: &dyn Plugin, variables: &Variables, stdin: &[u8]) -> Outcome
     Outcome::Failure {
         code: code.unwrap_or_else(|| panic!("no code: {shown}")),
         msg,
-        details: text("details"),
     }
 }

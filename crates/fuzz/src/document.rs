@@ -1,6 +1,6 @@
 //! Nearly valid JSON documents: a seed with changes.
 
-use bolero::{TypeGenerator, ValueGenerator};
+use bolero::TypeGenerator;
 use serde_json::Value;
 
 use crate::{Edit, Fragment, Word};
@@ -51,11 +51,6 @@ impl Document {
             }
         }
         bytes
-    }
-
-    /// Several of them.
-    pub fn several(most: usize) -> impl ValueGenerator<Output = Vec<Self>> {
-        bolero::produce::<Vec<Self>>().with().len(0..=most)
     }
 }
 

@@ -9,20 +9,14 @@ use crate::Word;
 pub enum Edit {
     /// This byte at this place.
     Put(u16, u8),
-    /// These bits of the byte at this place the other way round.
-    Flip(u16, u8),
     /// A word put in there.
     Insert(u16, Word),
     /// So many bytes taken out.
     Cut(u16, u8),
     /// Nothing any more from this place on.
     End(u16),
-    /// So many bytes a second time.
-    Double(u16, u8),
     /// So many bytes zero, as a power cut leaves them.
     Zero(u16, u8),
-    /// So many bytes over those at another place.
-    Move(u16, u16, u8),
 }
 
 impl Edit {
@@ -43,28 +37,13 @@ impl Edit {
                 let at = place(*at);
                 bytes[at] = *byte;
             }
-            Self::Flip(at, bits) => {
-                let at = place(*at);
-                bytes[at] ^= bits;
-            }
             Self::Cut(at, length) => {
                 bytes.drain(span(*at, *length));
             }
             Self::End(at) => bytes.truncate(place(*at)),
-            Self::Double(at, length) => {
-                let span = span(*at, *length);
-                let copy = bytes[span.clone()].to_vec();
-                bytes.splice(span.end..span.end, copy);
-            }
             Self::Zero(at, length) => {
                 let span = span(*at, *length);
                 bytes[span].fill(0);
-            }
-            Self::Move(from, to, length) => {
-                let source = bytes[span(*from, *length)].to_vec();
-                let start = place(*to);
-                let end = bytes.len().min(start + source.len());
-                bytes[start..end].copy_from_slice(&source[..end - start]);
             }
         }
     }
@@ -90,13 +69,10 @@ mod tests {
     fn each_edit_changes_the_bytes_at_its_place() {
         for (edit, expected) in [
             (Edit::Put(13, b'x'), "012x456789"),
-            (Edit::Flip(1, 1), "0023456789"),
             (Edit::Insert(2, Word::Raw(b"xy".to_vec())), "01xy23456789"),
             (Edit::Cut(2, 2), "0156789"),
             (Edit::End(4), "0123"),
-            (Edit::Double(8, 0), "01234567889"),
             (Edit::Zero(0, 1), "\x00\x0023456789"),
-            (Edit::Move(8, 0, 1), "8923456789"),
         ] {
             assert_eq!(edited(&edit), expected, "{edit:?}");
         }
@@ -106,9 +82,7 @@ mod tests {
     fn an_edit_that_reaches_beyond_the_end_stops_there() {
         for (edit, expected) in [
             (Edit::Cut(8, 200), "01234567"),
-            (Edit::Double(8, 200), "012345678989"),
             (Edit::Zero(8, 200), "01234567\0\0"),
-            (Edit::Move(0, 8, 200), "0123456701"),
         ] {
             assert_eq!(edited(&edit), expected, "{edit:?}");
         }
@@ -117,12 +91,7 @@ mod tests {
     #[test]
     fn of_no_bytes_only_an_insertion_makes_some() {
         let mut bytes = Vec::new();
-        for edit in [
-            Edit::Put(9, 1),
-            Edit::Cut(9, 9),
-            Edit::End(9),
-            Edit::Move(9, 3, 9),
-        ] {
+        for edit in [Edit::Put(9, 1), Edit::Cut(9, 9), Edit::End(9)] {
             edit.apply(&mut bytes);
             assert!(bytes.is_empty(), "{edit:?}");
         }

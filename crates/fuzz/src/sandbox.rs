@@ -2,18 +2,16 @@
 //! them.
 
 use std::collections::BTreeMap;
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use cni::Object;
-use rustix::fs::{StatVfsMountFlags, statvfs};
 use tempfile::TempDir;
 
 /// Content of a folder: the paths of all files below it, each with its bytes.
 pub type Snapshot = BTreeMap<PathBuf, Vec<u8>>;
 
-/// Folders that are removed when this is dropped, in memory if the machine allows it.
+/// Folders that are removed when this is dropped.
 ///
 /// They lie some levels below the top, so that a path which leads out by a few
 /// `..` ends where [`Self::assert_nothing_got_out`] looks.
@@ -36,7 +34,7 @@ impl Sandbox {
     pub fn new() -> Self {
         let top = tempfile::Builder::new()
             .prefix("ipam-delegated-fuzz-")
-            .tempdir_in(temporary())
+            .tempdir()
             .expect("a temporary folder");
         let sandbox = Self { top };
         fs::create_dir_all(sandbox.plugins()).expect("a folder in it");
@@ -56,11 +54,6 @@ impl Sandbox {
     /// The folder for `dataDir`.
     pub fn data_dir(&self) -> PathBuf {
         self.root().join("data")
-    }
-
-    /// The folder for `cacheDir`.
-    pub fn cache_dir(&self) -> PathBuf {
-        self.root().join("cache")
     }
 
     /// The folder for `stateDir`.
@@ -89,11 +82,7 @@ impl Sandbox {
         let Some(mut ipam) = object.read::<Object>("", "ipam").ok().flatten() else {
             return config;
         };
-        for (key, path) in [
-            ("dataDir", self.data_dir()),
-            ("cacheDir", self.cache_dir()),
-            ("stateDir", self.state_dir()),
-        ] {
+        for (key, path) in [("dataDir", self.data_dir()), ("stateDir", self.state_dir())] {
             match ipam.read::<String>("ipam", key) {
                 Ok(None) => ipam.set(key, &path),
                 Ok(Some(text)) => ipam.set(key, &led_into(&path, &text)),
@@ -118,7 +107,13 @@ impl Sandbox {
     ///
     /// If there is.
     pub fn assert_nothing_got_out(&self) {
-        let within = ["plugins", "data", "cache", "state", "resolv.conf"];
+        let within = [
+            "plugins",
+            "data",
+            "state",
+            "log-of-delegates",
+            "resolv.conf",
+        ];
         let mut folder = self.top.path().to_owned();
         for below in ["some", "levels", "below"] {
             assert_eq!(names(&folder), [below], "in {}", folder.display());
@@ -151,25 +146,6 @@ impl Sandbox {
         }
         all
     }
-}
-
-/// The folder for sandboxes: `TMPDIR` if it is set; otherwise `/dev/shm`, if delegates can
-/// be executed there; otherwise the system's temporary folder. In memory, a target tries
-/// several times as many inputs as on a disk.
-fn temporary() -> PathBuf {
-    let memory = Path::new("/dev/shm");
-    let executes = statvfs(memory).is_ok_and(|file_system| {
-        !file_system.f_flag.contains(StatVfsMountFlags::NOEXEC) && is_writable(memory)
-    });
-    if env::var_os("TMPDIR").is_none() && executes {
-        memory.to_owned()
-    } else {
-        env::temp_dir()
-    }
-}
-
-fn is_writable(folder: &Path) -> bool {
-    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
 /// A path beside this one, as strange as the text is.

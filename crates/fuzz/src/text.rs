@@ -26,21 +26,10 @@ impl Bytes {
         }
         bytes
     }
-}
 
-/// The value of a variable: few changes, and no zeroes, which no variable can hold.
-#[derive(Clone, Debug, TypeGenerator)]
-pub struct Text {
-    seed: u8,
-    #[generator(Edit::several(2))]
-    edits: Vec<Edit>,
-}
-
-impl Text {
-    /// The value, made of one of these.
-    pub fn of(&self, seeds: &[&str]) -> OsString {
-        let Self { seed, edits } = self.clone();
-        let mut bytes = Bytes { seed, edits }.of(seeds);
+    /// A text of the environment, which has no NUL.
+    pub fn text_of(&self, seeds: &[&str]) -> OsString {
+        let mut bytes = self.of(seeds);
         bytes.retain(|byte| *byte != 0);
         OsString::from_vec(bytes)
     }

@@ -20,10 +20,10 @@ const PLAIN: &str = r#"
     1.1.0 9.9.9 prevResult pools ranges subnet rangeStart rangestart rangeEnd gateway
     requested-ip ips address version routes dst gw dns nameservers domain search
     options args cni runtimeConfig ipRanges delegates delegateTimeout 1ns 1h result
-    merge last reclaim boot dataDir cacheDir stateDir resolvConf
+    merge last dataDir stateDir resolvConf
     cni.dev/valid-attachments containerID ifname code msg details supportedVersions
     format state adding added deleting results config one two three trap
-    ../state-of-delegates/trap
+    ../log-of-delegates/trap
     10.0.0.0/29 10.0.0.0/8 0.0.0.0/0 10.0.0.1 10.0.0.2 10.0.0.2/29 10.0.0.3 10.0.0.6
     255.255.255.255 255.255.255.252/30 ::/0 :: fd00::/126 fd00::2
     ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff ::ffff:10.0.0.2 ::ffff:10.0.0.0/125
@@ -32,28 +32,15 @@ const PLAIN: &str = r#"
 "#;
 
 /// Words that cannot be put between spaces or quotes.
-const STRANGE: [&str; 13] = [
-    "",
-    " ",
-    "\n",
-    "\r\n",
-    "\0",
-    "c2\r\neth0",
-    "é\u{2028}\u{1f600}",
-    "nameserver ",
-    "search ",
-    "options ",
-    "domain ",
-    "\"",
-    "\\",
-];
+const STRANGE: &str =
+    "| |\n|\r\n|\0|c2\r\neth0|é\u{2028}\u{1f600}|nameserver |search |options |domain |\"|\\";
 
 impl Word {
     /// The word as text.
     pub fn text(&self) -> String {
         match self {
             Self::Known(index) => {
-                let mut words = STRANGE.into_iter().chain(PLAIN.split_whitespace());
+                let mut words = STRANGE.split('|').chain(PLAIN.split_whitespace());
                 let count = words.clone().count();
                 let word = words.nth(usize::from(*index) % count);
                 word.unwrap_or_default().to_owned()

@@ -5,7 +5,7 @@ use std::fs;
 
 use bolero::{TypeGenerator, check};
 use cni::code;
-use fuzz::{Document, Outcome, Sandbox, TEST_TIME, Text, Variables, call, watched};
+use fuzz::{Bytes, Document, Outcome, Sandbox, TEST_TIME, call, environment, watched};
 use ipam::Pool;
 use ipam_ds_rules::IpamDsRules;
 use serde_json::Value;
@@ -17,7 +17,7 @@ use crate::seeds;
 struct Input {
     config: Document,
     file: Document,
-    args: Text,
+    args: Bytes,
 }
 
 const ARGS: &[&str] = &[
@@ -38,9 +38,9 @@ fn what_is_chosen_are_pools_of_the_catalogue_and_the_same_each_time() {
             fs::create_dir(sandbox.pools_dir()).unwrap();
             let file = input.file.of(&seeds::pool_files());
             fs::write(sandbox.pools_dir().join("10.json"), file).unwrap();
-            let args = input.args.of(ARGS);
+            let args = input.args.text_of(ARGS);
             let answer = |command: &str| {
-                let variables = Variables::new(command, &sandbox.plugins());
+                let variables = environment(command, &sandbox.plugins());
                 let variables = variables.with("CNI_ARGS", &args);
                 watched(input, || call(&IpamDsRules, &variables, &config))
             };

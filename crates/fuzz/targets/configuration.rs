@@ -1,11 +1,11 @@
-//! Fuzz target of the network configuration on stdin and the names in the environment.
+//! Fuzz target of the network configuration on stdin.
 
 use std::fs;
 use std::net::IpAddr;
 
 use bolero::{TypeGenerator, check};
-use cni::Plugin;
-use fuzz::{Document, Outcome, Sandbox, TEST_TIME, Text, Variables, call, watched};
+use cni::{Environment, Plugin};
+use fuzz::{Document, Outcome, Sandbox, TEST_TIME, call, environment, watched};
 use ipam::Pool;
 use serde_json::Value;
 
@@ -16,10 +16,6 @@ use crate::seeds;
 struct Input {
     command: u8,
     config: Document,
-    container: Text,
-    ifname: Text,
-    /// With most values, the names are usual ones.
-    strange: u8,
 }
 
 const COMMANDS: [&str; 9] = [
@@ -32,15 +28,10 @@ fn answered(
     plugin: &dyn Plugin,
     input: &Input,
     sandbox: &Sandbox,
-) -> (Variables, Vec<u8>, Outcome) {
+) -> (Environment, Vec<u8>, Outcome) {
     let config = sandbox.confine(input.config.of(&seeds::configurations()));
     fs::write(sandbox.resolv_conf(), "nameserver 10.0.0.1\n").unwrap();
-    let mut variables = Variables::new(command(input), &sandbox.plugins());
-    if input.strange.is_multiple_of(8) {
-        variables = variables
-            .with("CNI_CONTAINERID", input.container.of(&["c1", "a-1_b.c"]))
-            .with("CNI_IFNAME", input.ifname.of(&["eth0", "a"]));
-    }
+    let variables = environment(command(input), &sandbox.plugins());
     let outcome = watched(input, || call(plugin, &variables, &config));
     sandbox.assert_nothing_got_out();
     if command(input) == "VERSION" {

@@ -1,20 +1,32 @@
-//! Fuzz target of attachment records: a DEL ends any of them.
+//! Fuzz target of attachment records: a DEL by any of them ends, and runs nothing from elsewhere.
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 
 use bolero::{TypeGenerator, check};
-use fuzz::{Bytes, Document, Outcome, Sandbox, TEST_TIME};
+use fuzz::{Bytes, Document, Outcome, Sandbox, TEST_TIME, call, environment, watched};
+use ipam_delegated::IpamDelegated;
 use serde_json::{Value, json};
 
-use crate::delegates::{self, Script};
+/// A delegate: it logs the call, and prints a result on ADD. It is started through a link, and
+/// finds the log by the link's place. Beside the log, `fails` makes DEL fail.
+const DELEGATE: &str = r#"#!/bin/sh
+log="${0%/*}/../log-of-delegates"
+echo "${0##*/} $CNI_COMMAND" >>"$log/calls"
+[ "$CNI_COMMAND" != ADD ] || echo '{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/29"}]}'
+[ "$CNI_COMMAND" != DEL ] || [ ! -e "$log/fails" ]
+"#;
+
+/// A delegate that is there, outside of `CNI_PATH`.
+const TRAP: &str = "../log-of-delegates/trap";
 
 /// A record, and the call that finds it.
 #[derive(Clone, Debug, TypeGenerator)]
 struct Input {
     /// The first line.
     intent: Document,
-    /// Selects the lines that follow.
+    /// Selects the number of the lines that follow.
     lines: u8,
     /// A further line, if the record has one.
     line: Document,
@@ -26,63 +38,69 @@ struct Input {
     before: u8,
 }
 
-/// A delegate that is there, outside of `CNI_PATH`.
-const TRAP: &str = "../state-of-delegates/trap";
+/// A sandbox with the delegates in `CNI_PATH`, and one, `trap`, beside it. The file that they are
+/// links to is written once: one that has just been written can't always be started.
+fn sandbox(delegate: &Path) -> Sandbox {
+    let sandbox = Sandbox::new();
+    let beside = sandbox.root().join("log-of-delegates");
+    fs::create_dir(&beside).unwrap();
+    for name in ["one", "two", "three"] {
+        symlink(delegate, sandbox.plugins().join(name)).unwrap();
+    }
+    symlink(delegate, beside.join("trap")).unwrap();
+    sandbox
+}
 
-/// First lines that are right, and one that leads out.
-fn intents(input: &Input) -> Vec<Value> {
-    let intent = |delegates: Value| {
-        json!({"adding": {"format": 2, "network": "testnet", "containerId": "c1", "ifname": "eth0",
-            "call": {"id": "1-1", "session": 1}, "trace": "4bf92f3577b34da6a3ce929d0e0e4736",
-            "boot": null, "netns": "/run/netns/c1", "args": "A=1", "delegates": delegates,
-            "config": {"cniVersion": "1.0.0", "name": "testnet",
-                "ipam": {"delegates": delegates}, "prevResult": {}}}})
-    };
-    let mut intents = vec![
-        intent(json!(["one", "two"])),
-        intent(json!(["three"])),
-        intent(json!(["one", TRAP])),
-    ];
+fn file(sandbox: &Sandbox) -> PathBuf {
+    sandbox.state_dir().join("testnet/c1:eth0.json")
+}
+
+/// A call of the chain with these delegates; returns the calls of delegates, too, as
+/// `<name> <command>`.
+fn ask(sandbox: &Sandbox, command: &str, delegates: &[&str]) -> (Outcome, Vec<String>) {
+    let config = json!({"cniVersion": "1.1.0", "name": "testnet",
+        "ipam": {"delegates": delegates}, "cni.dev/valid-attachments": []});
+    let config = sandbox.confine(serde_json::to_vec(&config).unwrap());
+    let environment = environment(command, &sandbox.plugins());
+    let outcome = call(&IpamDelegated::default(), &environment, &config);
+    let log = sandbox.root().join("log-of-delegates/calls");
+    let calls = fs::read_to_string(&log).unwrap_or_default();
+    let _ = fs::remove_file(log);
+    (outcome, calls.lines().map(str::to_owned).collect())
+}
+
+/// The lines of a record that an ADD and a failed DEL have written.
+fn written(delegate: &Path) -> Vec<Value> {
+    let sandbox = sandbox(delegate);
+    assert!(ask(&sandbox, "ADD", &["one", "two"]).0.result().is_some());
+    fs::write(sandbox.root().join("log-of-delegates/fails"), "").unwrap();
+    assert!(ask(&sandbox, "DEL", &["one", "two"]).0.code().is_some());
+    let text = fs::read_to_string(file(&sandbox)).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    lines.collect()
+}
+
+/// The content of the file, from the lines of a record that was written.
+fn record(input: &Input, written: &[Value]) -> Vec<u8> {
+    let mut intents = vec![written[0].clone(); 3];
+    intents[1]["adding"]["delegates"] = json!(["three"]);
+    intents[2]["adding"]["delegates"] = json!(["one", TRAP]);
     if let Some((which, text)) = &input.text {
-        let keys = ["trace", "boot", "netns", "args"];
+        let keys = ["trace", "netns", "args", "at", "containerId"];
         let key = keys[usize::from(*which) % keys.len()];
         let text = text.of(&["A=1", "1-1"]);
         for intent in &mut intents {
             intent["adding"][key] = json!(String::from_utf8_lossy(&text));
         }
     }
-    intents
-}
-
-/// The first line, made to be of a call that no other process has the mark of: what is
-/// found with it would be terminated.
-fn confined(intent: Vec<u8>) -> Vec<u8> {
-    let Ok(mut value) = serde_json::from_slice::<Value>(&intent) else {
-        return intent;
-    };
-    match value.pointer_mut("/adding/call/id") {
-        Some(id) if id.is_string() => {
-            *id = json!(format!("{}-fuzz", i32::MAX));
-            serde_json::to_vec(&value).unwrap()
-        }
-        _ => intent,
-    }
-}
-
-/// The content of the file.
-fn record(input: &Input) -> Vec<u8> {
-    let selected = json!({"result": {"ips": [], "pools": [{"subnet": "10.0.0.0/29"}]}});
-    let given = json!({"result": {"ips": [{"address": "10.0.0.2/29"}]}});
-    let deleting = json!({"deleting": {"id": format!("{}-fuzz", i32::MAX), "session": 1}});
-    let lines = [selected, given, json!({"added": {}}), deleting];
-    let mut record = confined(input.intent.of(&intents(input)));
+    let mut record = input.intent.of(&intents);
     record.push(b'\n');
-    for line in &lines[..usize::from(input.lines) % (lines.len() + 1)] {
+    for line in &written[1..=usize::from(input.lines) % written.len()] {
         record.extend(line.to_string().into_bytes());
         record.push(b'\n');
     }
     if input.lines >= 128 {
-        record.extend(input.line.of(&lines));
+        record.extend(input.line.of(&written[1..]));
         record.push(b'\n');
     }
     let cut_off = usize::from(input.cut_off.saturating_sub(192));
@@ -90,45 +108,46 @@ fn record(input: &Input) -> Vec<u8> {
     record
 }
 
-fn file(sandbox: &Sandbox) -> PathBuf {
-    sandbox.state_dir().join("testnet/c1:eth0.json")
-}
-
 #[test]
-fn with_harmless_delegates_a_del_succeeds_whatever_is_recorded() {
-    let script = Script::new();
+fn a_del_ends_whatever_is_recorded_and_runs_nothing_from_elsewhere() {
+    let folder = Sandbox::new();
+    let delegate = folder.plugins().join("delegate");
+    fs::write(&delegate, DELEGATE).unwrap();
+    fs::set_permissions(&delegate, fs::Permissions::from_mode(0o755)).unwrap();
+    let written = written(&delegate);
+    let with_record = |content: &[u8]| {
+        let sandbox = sandbox(&delegate);
+        fs::create_dir_all(file(&sandbox).parent().unwrap()).unwrap();
+        fs::write(file(&sandbox), content).unwrap();
+        sandbox
+    };
+    let unchanged: Vec<String> = written.iter().map(|line| format!("{line}\n")).collect();
+    let sandbox = with_record(unchanged.concat().as_bytes());
+    let (_, calls) = ask(&sandbox, "DEL", &["three"]);
+    assert_eq!(calls, ["one DEL", "two DEL"], "the seed is not read");
     check!()
         .with_type::<Input>()
         .with_test_time(TEST_TIME)
         .for_each(|input: &Input| {
-            let sandbox = script.sandbox();
-            let record = record(input);
-            fs::create_dir_all(file(&sandbox).parent().unwrap()).unwrap();
-            fs::write(file(&sandbox), &record).unwrap();
-            let config = json!({"cniVersion": "1.1.0", "name": "testnet",
-                "ipam": {"delegates": ["one", "two"]}, "cni.dev/valid-attachments": []});
-            let config = sandbox.confine(serde_json::to_vec(&config).unwrap());
+            let sandbox = with_record(&record(input, &written));
             let ask = |command: &str| {
-                let (outcome, calls) = delegates::ask(input, &sandbox, command, &config);
-                let has_run = |name: &str| calls.iter().any(|call| call.starts_with(name));
-                assert!(!has_run("trap"), "it is outside of CNI_PATH: {calls:?}");
-                (outcome, calls)
+                let asked = watched(input, || ask(&sandbox, command, &["one", "two"]));
+                let trapped = asked.1.iter().find(|call| call.starts_with("trap"));
+                assert_eq!(trapped, None, "it is outside of CNI_PATH");
+                asked
             };
             match input.before % 16 {
-                // Without a result, which these delegates don't print, it fails.
-                0 => assert!(ask("ADD").0.code().is_some()),
+                0 => drop(ask("ADD")),
                 1 => drop(ask("GC")),
                 _ => {}
             }
-            let (outcome, calls) = ask("DEL");
-            match outcome {
-                Outcome::Success(stdout) => {
+            match ask("DEL") {
+                (Outcome::Success(stdout), _) => {
                     assert!(stdout.is_empty());
                     assert!(!file(&sandbox).exists(), "the record is left");
-                    assert!(calls.contains(&"one DEL".to_owned()), "{calls:?}");
                 }
-                // A delegate that isn't installed is not configured either.
-                Outcome::Failure { code, msg, .. } => panic!("{code} {msg}"),
+                // A delegate that isn't installed has not released its part.
+                (Outcome::Failure { .. }, _) => assert!(file(&sandbox).exists()),
             }
             sandbox.assert_nothing_got_out();
         });

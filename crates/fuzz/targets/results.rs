@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use bolero::{TypeGenerator, check};
 use cni::{IpamResult, JsonOutput, SpecVersion, code};
-use fuzz::{Document, Sandbox, TEST_TIME, Variables, call, watched};
+use fuzz::{Document, TEST_TIME};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -78,58 +78,6 @@ fn a_result_is_written_in_any_version_and_reads_back_the_same() {
         });
 }
 
-#[test]
-fn what_came_before_is_kept_by_selector_and_allocator() {
-    check!()
-        .with_type::<Input>()
-        .with_test_time(TEST_TIME)
-        .for_each(|input: &Input| {
-            let sandbox = Sandbox::new();
-            let result = input.result.of(&seeds::results());
-            let Ok(text) = String::from_utf8(result) else {
-                return;
-            };
-            let ipam = r#"{"subnet":"10.9.0.0/29"}"#;
-            let version = input.version();
-            let config = |prev: &str| {
-                let json = format!(
-                    r#"{{"cniVersion":"{version}","name":"n","ipam":{ipam},"prevResult":{prev}}}"#
-                );
-                sandbox.confine(json.into_bytes())
-            };
-            let add = Variables::new("ADD", &sandbox.plugins());
-            let selector = &ipam_ds_ranges::IpamDsRanges;
-            let selected = watched(input, || call(selector, &add, &config(&text)));
-            let before = addresses(&text);
-            let Some(found) = selected.result() else {
-                return;
-            };
-            if let Some(before) = &before {
-                assert_eq!(&selected.ips(), before);
-            }
-            let allocator = &ipam_da_host_local::IpamDaHostLocal;
-            let given = watched(input, || call(allocator, &add, &config(&found.to_string())));
-            sandbox.assert_nothing_got_out();
-            if let (Some(before), None) = (before, given.code()) {
-                let ips = given.ips();
-                assert!(ips.starts_with(&before), "{before:?} {ips:?}");
-                let pools = found["pools"].as_array().map_or(0, Vec::len);
-                assert_eq!(ips.len(), before.len() + pools);
-                assert_eq!(given.result().unwrap().get("pools"), None);
-            }
-        });
-}
-
 fn ips(result: &IpamResult) -> Vec<IpAddr> {
     result.ips.iter().map(cni::IpConfig::ip).collect()
-}
-
-/// The addresses of a result, if it is one that every parser reads alike.
-fn addresses(result: &str) -> Option<Vec<String>> {
-    let value: Value = serde_json::from_str(result).ok()?;
-    let ips = value.as_object()?.get("ips").cloned().unwrap_or_default();
-    let ips: Vec<Value> = ips.as_array().cloned().unwrap_or_default();
-    ips.iter()
-        .map(|ip| Some(ip["address"].as_str()?.split('/').next()?.to_owned()))
-        .collect()
 }

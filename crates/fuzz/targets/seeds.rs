@@ -1,4 +1,4 @@
-//! Valid documents for the targets to change: configurations, results, errors.
+//! Valid documents for the targets to change: configurations, results, catalogues.
 
 use serde_json::{Value, json};
 
@@ -29,8 +29,6 @@ pub(crate) fn configurations() -> Vec<Value> {
                 "result": "merge",
                 "stateDir": "plain",
                 "dataDir": "plain",
-                "cacheDir": "plain",
-                "reclaim": "boot",
                 "subnet": "10.0.0.0/29",
                 "rangeStart": "10.0.0.2",
                 "rangeEnd": "10.0.0.5",
@@ -57,14 +55,6 @@ pub(crate) fn results() -> Vec<Value> {
         json!({"ips": [{"address": "10.0.0.3/29"}, {"address": "10.0.0.2/29", "interface": 0}],
             "routes": [{"dst": "10.0.0.0/8", "gw": "10.0.0.4", "mtu": 1400}], "x": [1.5, null]}),
         json!({}),
-    ]
-}
-
-/// Errors of delegates.
-pub(crate) fn errors() -> Vec<Value> {
-    vec![
-        json!({"cniVersion": "1.0.0", "code": 11, "msg": "full", "details": "10.0.0.0/29"}),
-        json!({"code": 1, "msg": "incompatible CNI versions"}),
     ]
 }
 

@@ -1,144 +1,114 @@
-//! Reads the subnets of a node from the cluster's API server, as the pod's service account.
+//! The cluster's API server, as the pod's service account: the plugins' kubeconfig, and the request
+//! for the node's subnets.
+//!
+//! The kubelet replaces the mounted token before it expires; the next look then writes the
+//! kubeconfig again. URL, token and authority are in one file, so that they always match. The file
+//! is JSON, which is also YAML.
 
 use std::env;
 use std::fs;
 use std::net::IpAddr;
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use ipnet::IpNet;
-use serde::Deserialize;
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
-use ureq::{Agent, Error};
+use k8s_openapi::api::core::v1::Node;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use serde_json::json;
+use tokio::runtime::Builder;
+use tokio::time::timeout;
 
-/// Variables that the kubelet sets in each container.
-const HOST: &str = "KUBERNETES_SERVICE_HOST";
-const PORT: &str = "KUBERNETES_SERVICE_PORT";
+use crate::arguments::Arguments;
+use crate::at::At;
+use crate::mark::INSTALLER;
 
-/// Time limit of the whole request, from the connection to the end of the answer.
-const MOST_TIME: Duration = Duration::from_secs(5);
+/// Name of the cluster, the user, and the extension that contains the node's name.
+const NAME: &str = "ipam-delegated.io";
 
-/// Most bytes of an answer. A Node lists the node's images, and has some 100 KiB.
-const MOST_BYTES: u64 = 8 << 20;
+/// Longest time of the request, from the connection to the end of the answer.
+const MOST: Duration = Duration::from_secs(5);
 
-/// Most characters of an answer in a message.
-const MOST_SHOWN: usize = 300;
-
-/// The keys of a Node that are read.
-#[derive(Deserialize)]
-struct NodeObject {
-    #[serde(default)]
-    spec: NodeSpec,
+/// The text of the kubeconfig.
+///
+/// # Errors
+///
+/// The pod has no service account, or no API server is known.
+pub(crate) fn kubeconfig(arguments: &Arguments) -> Result<String> {
+    let account = &arguments.service_account;
+    let file = |name: &str| {
+        let path = account.join(name);
+        fs::read_to_string(&path).at(&path)
+    };
+    let (token, authority) = (file("token")?, file("ca.crt")?);
+    let cluster = json!({
+        "server": api_server()?,
+        "certificate-authority-data": STANDARD.encode(&authority),
+    });
+    let context = json!({
+        "cluster": NAME,
+        "user": NAME,
+        "extensions": [{"name": NAME, "extension": {"node": arguments.node}}],
+    });
+    let config = json!({
+        "installedBy": INSTALLER,
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": NAME, "cluster": cluster}],
+        "users": [{"name": NAME, "user": {"token": token.trim()}}],
+        "contexts": [{"name": NAME, "context": context}],
+        "current-context": NAME,
+    });
+    Ok(serde_json::to_string_pretty(&config)? + "\n")
 }
 
-#[derive(Default, Deserialize)]
-struct NodeSpec {
-    #[serde(default, rename = "podCIDRs")]
-    pod_cidrs: Vec<IpNet>,
-}
-
-/// The API server's answer to a refused request.
-#[derive(Deserialize)]
-struct Refusal {
-    message: String,
-}
-
-/// Reads `spec.podCIDRs` of the Node with this name. `account` is the folder with the service
-/// account's token and the authority's certificate.
+/// Reads `spec.podCIDRs` of this node's Node.
 ///
 /// # Errors
 ///
 /// It can't be read, or the Node has none. The error names the URL.
-pub(crate) fn pod_cidrs(account: &Path, node: &str) -> Result<Vec<IpNet>> {
-    let is_name = |it: char| it.is_ascii_alphanumeric() || it == '-' || it == '.';
-    ensure!(node.chars().all(is_name), "{node:?} is no name of a node");
-    let url = format!("https://{}/api/v1/nodes/{node}", address()?);
-    let read = || -> Result<Vec<IpNet>> {
-        let answer = get(&url, account)?;
-        let object: NodeObject = serde_json::from_slice(&answer)?;
-        let subnets = object.spec.pod_cidrs;
-        ensure!(!subnets.is_empty(), "the Node has no spec.podCIDRs");
-        Ok(subnets)
-    };
-    read().with_context(|| format!("GET {url}"))
+pub(crate) fn node_subnets(arguments: &Arguments) -> Result<Vec<IpNet>> {
+    let node = arguments.node.as_deref();
+    let node = node.context("--node doesn't say which node this is")?;
+    let account =
+        kubeconfig(arguments).context("the pod has no service account that may read its Node")?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let answer = runtime.block_on(async { timeout(MOST, pod_cidrs(&account, node)).await });
+    let late = || anyhow!("no answer within {} seconds", MOST.as_secs());
+    let request = format!("GET {}/api/v1/nodes/{node}", api_server()?);
+    answer.unwrap_or_else(|_| Err(late())).context(request)
 }
 
-/// Host and port of the API server, from the variables that the kubelet sets in each container.
+async fn pod_cidrs(account: &str, node: &str) -> Result<Vec<IpNet>> {
+    let options = KubeConfigOptions::default();
+    let account = Kubeconfig::from_yaml(account)?;
+    let mut config = Config::from_custom_kubeconfig(account, &options).await?;
+    // A proxy of the environment is not for the cluster's API server.
+    config.proxy_url = None;
+    let nodes: Api<Node> = Api::all(Client::try_from(config)?);
+    let node = nodes.get(node).await.map_err(|error| match error {
+        kube::Error::Api(status) => anyhow!("{} {}", status.code, status.message),
+        other => other.into(),
+    })?;
+    let spec = node.spec.unwrap_or_default();
+    let subnets = spec.pod_cidrs.unwrap_or_default();
+    ensure!(!subnets.is_empty(), "the Node has no spec.podCIDRs");
+    subnets.iter().map(|subnet| Ok(subnet.parse()?)).collect()
+}
+
+/// URL of the API server, by the variables that the kubelet sets.
 ///
 /// # Errors
 ///
 /// A variable is missing.
-pub(crate) fn address() -> Result<String> {
+fn api_server() -> Result<String> {
     let value = |name| env::var(name).with_context(|| format!("no API server is known: {name}"));
-    let (host, port) = (value(HOST)?, value(PORT)?);
+    let host = value("KUBERNETES_SERVICE_HOST")?;
+    let port = value("KUBERNETES_SERVICE_PORT")?;
     Ok(match host.parse() {
-        Ok(IpAddr::V6(ip)) => format!("[{ip}]:{port}"),
-        _ => format!("{host}:{port}"),
+        Ok(IpAddr::V6(ip)) => format!("https://[{ip}]:{port}"),
+        _ => format!("https://{host}:{port}"),
     })
-}
-
-/// The body of the answer to a GET request.
-fn get(url: &str, account: &Path) -> Result<Vec<u8>> {
-    // Read for each request, because the kubelet replaces the token before it expires.
-    let token = read_file(&account.join("token"))?;
-    let token = String::from_utf8(token).context("the token is not UTF-8")?;
-    let agent = agent(&account.join("ca.crt"))?;
-    let request = agent
-        .get(url)
-        .header("Authorization", format!("Bearer {}", token.trim()))
-        .header("Accept", "application/json");
-    let mut response = request.call().map_err(explained)?;
-    let status = response.status();
-    let body = response.body_mut().with_config().limit(MOST_BYTES);
-    let body = body.read_to_vec().map_err(explained)?;
-    if status.as_u16() != 200 {
-        let said = match serde_json::from_slice::<Refusal>(&body) {
-            Ok(refusal) => refusal.message,
-            Err(_) => String::from_utf8_lossy(&body).into_owned(),
-        };
-        let said: String = said.chars().take(MOST_SHOWN).collect();
-        return Err(anyhow!("{status}: {said}"));
-    }
-    Ok(body)
-}
-
-/// A client that trusts only this authority.
-fn agent(authority: &Path) -> Result<Agent> {
-    let pem = read_file(authority)?;
-    let mut certificates: Vec<Certificate<'static>> = Vec::new();
-    for item in parse_pem(&pem) {
-        if let PemItem::Certificate(it) = item.with_context(|| authority.display().to_string())? {
-            certificates.push(it);
-        }
-    }
-    let tls = TlsConfig::builder()
-        .root_certs(RootCerts::Specific(Arc::new(certificates)))
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .build();
-    let config = Agent::config_builder()
-        .tls_config(tls)
-        .https_only(true)
-        .http_status_as_error(false)
-        .max_redirects(0)
-        // Ignores the proxy variables of the environment.
-        .proxy(None)
-        .timeout_global(Some(MOST_TIME))
-        .build();
-    Ok(config.new_agent())
-}
-
-fn read_file(file: &Path) -> Result<Vec<u8>> {
-    fs::read(file).with_context(|| {
-        let file = file.display();
-        format!("{file}: the pod has no service account that may read its Node")
-    })
-}
-
-fn explained(error: Error) -> anyhow::Error {
-    match error {
-        Error::Timeout(_) => anyhow!("no answer within {} seconds", MOST_TIME.as_secs()),
-        other => other.into(),
-    }
 }

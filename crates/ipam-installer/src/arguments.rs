@@ -1,6 +1,6 @@
 //! Command line of the installer.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use clap::Parser;
@@ -18,78 +18,64 @@ use clap::Parser;
 )]
 pub(crate) struct Arguments {
     /// Folder for the plugins.
-    #[arg(long, value_name = "DIR", default_value = "/opt/cni/bin")]
+    #[arg(long, default_value = "/opt/cni/bin")]
     pub(crate) plugins: PathBuf,
     /// Folder for ipamctl; without it, ipamctl is not installed.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long)]
     pub(crate) sbin: Option<PathBuf>,
     /// Folder with a catalogue of pools, such as a mounted ConfigMap. May be repeated, each
     /// with a --pools.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long)]
     pub(crate) pools_from: Vec<PathBuf>,
     /// Where the catalogue goes: poolsDir of conflists.
-    #[arg(long, value_name = "DIR", default_value = "/etc/cni/ipam.d")]
+    #[arg(long, default_value = "/etc/cni/ipam.d")]
     pub(crate) pools: Vec<PathBuf>,
     /// Folder with conflists, such as a mounted ConfigMap.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long)]
     pub(crate) conflists_from: Option<PathBuf>,
     /// Where conflists go, and where the runtime reads them.
-    #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
+    #[arg(long, default_value = "/etc/cni/net.d")]
     pub(crate) conflists: PathBuf,
     /// Name of this node: of NAME.json and NAME.on.NODE.json, it takes its own, and
     /// ${podCIDR} in them is this node's.
-    #[arg(long, value_name = "NODE")]
+    #[arg(long)]
     pub(crate) node: Option<String>,
     /// Install, and end.
     #[arg(long, conflicts_with_all = ["uninstall", "probe"])]
     pub(crate) once: bool,
-    /// Remove all that was installed, unless reservations or records remain.
+    /// Remove all that was installed, unless reservations or records remain. The other options are
+    /// those of the installation.
     #[arg(long, conflicts_with = "probe")]
     pub(crate) uninstall: bool,
     /// With --uninstall: even if reservations or records remain.
     #[arg(long, requires = "uninstall")]
     pub(crate) even_in_use: bool,
-    /// With --uninstall: then wait for SIGTERM, as a container of a DaemonSet must.
+    /// With --uninstall: try until nothing remains, and then wait for SIGTERM, as a container of a
+    /// DaemonSet must.
     #[arg(long, requires = "uninstall")]
     pub(crate) wait: bool,
-    /// Say whether the installer of this container is ready, and which version it has
-    /// installed; 0 if it is.
+    /// Ask the installer that runs in this container whether it is ready; 0 if it is.
     #[arg(long)]
     pub(crate) probe: bool,
     /// Folder with reservations, besides those that conflists name; for --uninstall.
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/cni/networks")]
+    #[arg(long, default_value = "/var/lib/cni/networks")]
     pub(crate) data_dir: PathBuf,
-    /// Folder with records, besides those that conflists name; for --uninstall.
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "/var/lib/cni/ipam-delegated"
-    )]
+    /// Folder with records, besides those that conflists name.
+    #[arg(long, default_value = "/var/lib/cni/ipam-delegated")]
     pub(crate) state_dir: PathBuf,
     /// Folder with `plugins` and `sbin` of a release.
-    #[arg(long, value_name = "DIR", default_value = "/")]
+    #[arg(long, default_value = "/")]
     pub(crate) from: PathBuf,
-    /// File for the plugins' kubeconfig: with the API server's URL, and the token and ca.crt of
-    /// the pod's service account. Without it, none is written.
-    #[arg(long, value_name = "FILE")]
+    /// File for the plugins' kubeconfig: with the API server's URL, by the variables
+    /// KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT, and the token and ca.crt of the pod's
+    /// service account. Without it, none is written.
+    #[arg(long)]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// URL of the API server in the kubeconfig, instead of the one that the variables
-    /// KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT name.
-    #[arg(long, value_name = "URL", requires = "kubeconfig")]
-    pub(crate) api_server: Option<String>,
     /// Folder with token and ca.crt of the pod's service account.
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "/var/run/secrets/kubernetes.io/serviceaccount"
-    )]
+    #[arg(long, default_value = "/var/run/secrets/kubernetes.io/serviceaccount")]
     pub(crate) service_account: PathBuf,
-    /// File for the probe.
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "/run/ipam-installer/status.json"
-    )]
+    /// Socket for the probe.
+    #[arg(long, default_value = "/run/ipam-installer/status")]
     pub(crate) status_file: PathBuf,
 }
 
@@ -99,18 +85,14 @@ impl Arguments {
     /// # Errors
     ///
     /// One of the two options is missing.
-    pub(crate) fn catalogues(&self) -> Result<Vec<(&Path, &Path)>> {
-        let Self {
-            pools_from, pools, ..
-        } = self;
+    pub(crate) fn catalogues(&self) -> Result<impl Iterator<Item = (&PathBuf, &PathBuf)>> {
+        let (from, to) = (&self.pools_from, &self.pools);
+        let is_paired = from.is_empty() || from.len() == to.len();
         ensure!(
-            pools_from.is_empty() || pools_from.len() == pools.len(),
-            "--pools-from is given {} times, and --pools {} times: each needs the other",
-            pools_from.len(),
-            pools.len()
+            is_paired,
+            "each --pools-from needs a --pools, and each --pools a --pools-from"
         );
-        let from = pools_from.iter().map(PathBuf::as_path);
-        Ok(from.zip(pools.iter().map(PathBuf::as_path)).collect())
+        Ok(from.iter().zip(to))
     }
 }
 
@@ -129,8 +111,9 @@ mod tests {
         let read = |words: &[&str]| {
             let arguments = Arguments::parse_from([&["ipam-installer"], words].concat());
             let pairs = arguments.catalogues().map_err(|error| error.to_string())?;
-            let text = |(from, to): &(&Path, &Path)| format!("{} {}", from.display(), to.display());
-            Ok::<_, String>(pairs.iter().map(text).collect::<Vec<_>>())
+            let text =
+                |(from, to): (&PathBuf, &PathBuf)| format!("{} {}", from.display(), to.display());
+            Ok::<_, String>(pairs.map(text).collect::<Vec<_>>())
         };
         assert!(read(&[]).unwrap().is_empty());
         assert_eq!(read(&["--pools-from=/a"]).unwrap(), ["/a /etc/cni/ipam.d"]);
@@ -141,6 +124,6 @@ mod tests {
             "--pools=/d",
         ];
         assert_eq!(read(&two).unwrap(), ["/a /b", "/c /d"]);
-        assert!(read(&two[..3]).unwrap_err().contains("2 times"));
+        assert!(read(&two[..3]).unwrap_err().contains("--pools"));
     }
 }

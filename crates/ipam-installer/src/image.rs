@@ -4,76 +4,64 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
-use semver::Version;
+use anyhow::{Result, ensure};
 use state_files::names_in;
 
 use crate::arguments::Arguments;
-use crate::executables::Placed;
-
-/// The administrator's command.
-const TOOL: &str = "ipamctl";
+use crate::at::At;
+use crate::tool;
+use crate::wanted::{Content, Wanted};
 
 /// The executables of the image.
 #[derive(Debug)]
 pub(crate) struct Image {
-    pub(crate) plugins: Vec<Placed>,
-    /// `ipamctl`, if it is installed on the node.
-    pub(crate) tool: Option<Placed>,
+    /// The executables that the node should have.
+    pub(crate) executables: Vec<Wanted>,
+    /// The folders with plugins: the multi-call executable under the name of each plugin in it, and
+    /// those with a network client.
+    pub(crate) plugins: [PathBuf; 2],
     /// `ipamctl` in the image.
-    pub(crate) tool_path: PathBuf,
+    pub(crate) tool: PathBuf,
     /// Version, commit and flavour: `0.1.0 (4bf92f3577b3, normal)`.
     pub(crate) version: String,
 }
 
 impl Image {
-    /// Lists the executables in the image's folder, and runs one of them as a test: executables of
+    /// Lists the executables in the image's folders, and runs one of them as a test: executables of
     /// another architecture must not be installed.
     ///
     /// # Errors
     ///
     /// An executable is missing, or doesn't run.
     pub(crate) fn new(arguments: &Arguments) -> Result<Self> {
-        let (from, target) = (&arguments.from, &arguments.plugins);
-        let plugin = from.join("plugins/ipam-delegated");
-        let shown = || plugin.display().to_string();
-        let output = Command::new(&plugin).arg("--version").env_clear().output();
-        let output = output.with_context(shown)?;
-        ensure!(output.status.success(), "{}: {}", shown(), output.status);
+        let [one_file, network_plugins, sbin] =
+            ["plugins", "network-plugins", "sbin"].map(|name| arguments.from.join(name));
+        let plugin = one_file.join("ipam-delegated");
+        let output = tool::run(Command::new(&plugin).arg("--version"))?;
+        let status = output.status;
+        ensure!(status.success(), "{}: {status}", plugin.display());
         let answer = String::from_utf8_lossy(&output.stdout);
         let version = answer.trim().trim_start_matches("ipam-delegated ");
-        let names_of_plugin = names(&from.join("plugins"))?;
-        let mut plugins = vec![Placed::new(target, plugin.clone(), names_of_plugin)];
-        let network = from.join("network-plugins");
-        if network
-            .try_exists()
-            .with_context(|| network.display().to_string())?
-        {
-            let names = names(&network)?.into_iter();
-            plugins.extend(names.map(|name| Placed::new(target, network.join(&name), vec![name])));
+        let mut executables = Vec::new();
+        let mut add = |source: &Path, folder: &Path, is_one: bool| -> Result<()> {
+            let names = names_in(source).at(source)?;
+            let links = if is_one { names.len() } else { 1 };
+            executables.extend(names.chunks(links).map(|names| Wanted {
+                paths: names.iter().map(|name| folder.join(name)).collect(),
+                content: Content::Executable(source.join(&names[0])),
+            }));
+            Ok(())
+        };
+        add(&one_file, &arguments.plugins, true)?;
+        add(&network_plugins, &arguments.plugins, false)?;
+        if let Some(folder) = &arguments.sbin {
+            add(&sbin, folder, false)?;
         }
-        let tool_path = from.join("sbin").join(TOOL);
-        let tool = |sbin| Placed::new(sbin, tool_path.clone(), vec![TOOL.to_owned()]);
         Ok(Self {
-            plugins,
-            tool: arguments.sbin.as_deref().map(tool),
-            tool_path,
+            executables,
             version: version.to_owned(),
+            tool: sbin.join("ipamctl"),
+            plugins: [one_file, network_plugins],
         })
     }
-
-    /// The version as a number.
-    ///
-    /// # Errors
-    ///
-    /// It isn't a version.
-    pub(crate) fn number(&self) -> Result<Version> {
-        let number = self.version.split(' ').next().unwrap_or_default();
-        Version::parse(number).with_context(|| format!("the version {number:?}"))
-    }
-}
-
-/// The names in a folder, sorted.
-fn names(folder: &Path) -> Result<Vec<String>> {
-    names_in(folder).with_context(|| folder.display().to_string())
 }

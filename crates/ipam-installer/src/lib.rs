@@ -2,38 +2,47 @@
 
 mod api_server;
 mod arguments;
-mod catalogue;
-mod config_map;
-mod conflists;
-mod executables;
-mod folder;
+mod at;
+mod check;
+mod config;
+mod failed_dels;
 mod image;
-mod in_use;
-mod installed_file;
-mod keeping;
-mod kubeconfig;
-mod manifest;
+mod mark;
 mod node;
-mod placeholders;
-mod runtime_view;
+mod staged;
 mod status;
+mod tool;
 mod uninstall;
-mod verify;
+mod wanted;
 
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread::sleep;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Parser;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag::register_conditional_shutdown;
 
 use arguments::Arguments;
-use keeping::Signals;
 use node::Node;
 use status::Status;
+
+/// Longest wait of a call that ends by itself for another installer.
+const MOST_FOR_LOCK: Duration = Duration::from_secs(20);
+
+/// Interval between two looks.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Interval while there is a problem.
+const LATER: Duration = Duration::from_secs(5);
 
 /// Reads the process's arguments, and executes them.
 pub fn main() -> ExitCode {
     match run(Arguments::parse()) {
-        Ok(code) => code,
+        Ok(is_success) => ExitCode::from(u8::from(!is_success)),
         Err(error) => {
             eprintln!("{error:#}");
             ExitCode::FAILURE
@@ -41,41 +50,42 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> Result<ExitCode> {
+fn run(arguments: Arguments) -> Result<bool> {
     if arguments.probe {
-        let status = Status::read(&arguments.status_file)?;
-        println!("{}", status.text());
-        return Ok(ExitCode::from(u8::from(!status.is_ready())));
+        let (is_ready, text) = status::probe(&arguments.status_file)?;
+        println!("{text}");
+        return Ok(is_ready);
     }
-    let signals = Signals::install()?;
+    if arguments.once || arguments.uninstall && !arguments.wait {
+        let mut node = Node::new(arguments)?;
+        node.lock(MOST_FOR_LOCK)?;
+        node.look()?;
+        return Ok(true);
+    }
+    // The first process of a container ignores a signal without a handler. What a look has begun,
+    // the next installer completes.
+    for signal in [SIGTERM, SIGINT] {
+        register_conditional_shutdown(signal, 0, Arc::new(AtomicBool::new(true)))?;
+    }
+    let status = Status::listen(&arguments.status_file)?;
     let mut node = Node::new(arguments)?;
-    if node.arguments.uninstall {
-        uninstall(&node, &signals)?;
-    } else if node.arguments.once {
-        node.install(false)?;
-        kubeconfig::put(&node.arguments)?;
-        node.put_pools()?;
-        node.put_conflists()?;
-    } else {
-        node.install(true)?;
-        let kept = keeping::keep(&mut node, &signals);
-        node.leave();
-        kept?;
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn uninstall(node: &Node, signals: &Signals) -> Result<()> {
-    uninstall::uninstall(node)?;
-    if node.arguments.wait {
-        let status = Status {
-            version: format!("uninstalled by {}", node.image.version),
-            ..Default::default()
+    let mut repeats_dels = false;
+    loop {
+        let mut looked = node.lock(Duration::ZERO);
+        if looked.is_ok() && !repeats_dels {
+            failed_dels::start(&node);
+            repeats_dels = true;
+        }
+        looked = looked.and_then(|()| node.look());
+        let version = &node.image.version;
+        let (pause, text) = match looked {
+            Err(error) => (LATER, format!("not ready: {version}: {error:#}")),
+            Ok(()) if node.arguments.uninstall => {
+                (Duration::MAX, format!("ready: uninstalled by {version}"))
+            }
+            Ok(()) => (LOOK, format!("ready: {version}")),
         };
-        status.write(&node.arguments.status_file)?;
-        eprintln!("{}", status.text());
-        signals.came_within(None)?;
+        status.set(text);
+        sleep(pause);
     }
-    node.leave();
-    Ok(())
 }

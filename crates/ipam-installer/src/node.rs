@@ -1,33 +1,34 @@
-//! Installs all parts on a node, and repairs them later.
+//! A node: what should be there, what is there, and one step from one to the other.
 
-use std::cell::OnceCell;
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use ipnet::IpNet;
-use semver::Version;
+use state_files::{FileId, lock_file};
 
+use crate::api_server::{kubeconfig, node_subnets};
 use crate::arguments::Arguments;
-use crate::config_map::{Files, files_for};
-use crate::executables::Placed;
-use crate::folder::Folder;
+use crate::at::At;
+use crate::config::Config;
 use crate::image::Image;
-use crate::manifest::{self, MANIFEST, Owner};
-use crate::status::Status;
-use crate::{api_server, catalogue, conflists, kubeconfig, placeholders, runtime_view, verify};
+use crate::mark::is_own_json;
+use crate::staged::{bring_back, create_all, remove_left};
+use crate::uninstall::{remove_own, uninstall};
+use crate::wanted::{Content, Known, Wanted};
 
-/// A node, and what is installed on it.
+/// A node, and what this process knows of it.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) arguments: Arguments,
     pub(crate) image: Image,
-    version: Version,
-    pub(crate) owner: Owner,
-    arrived: conflists::Arrived,
-    /// Subnets of the node's pods, or the text of the error. Kubernetes never changes
-    /// `spec.podCIDRs` of a Node, so they are read once.
-    subnets: OnceCell<Result<Vec<IpNet>, String>>,
+    /// The locked folder. The kernel unlocks it when the process ends.
+    lock: Option<File>,
+    known: Known,
+    /// Subnets of the node's pods. Kubernetes never changes them, so they are read once.
+    subnets: Vec<IpNet>,
 }
 
 impl Node {
@@ -37,270 +38,140 @@ impl Node {
     ///
     /// The image is incomplete, or for another architecture.
     pub(crate) fn new(arguments: Arguments) -> Result<Self> {
-        let image = Image::new(&arguments)?;
         Ok(Self {
-            version: image.number()?,
-            owner: Owner::this(&image.version)?,
-            arrived: conflists::Arrived::new(),
-            subnets: OnceCell::new(),
+            image: Image::new(&arguments)?,
+            lock: None,
+            known: Known::new(),
+            subnets: Vec::new(),
             arguments,
-            image,
         })
     }
 
-    /// Installs the plugins and `ipamctl`, and replaces any version. With `stays`, this process
-    /// becomes the one that keeps the plugins.
+    /// Becomes the installer of this node, after a wait of at most this time, by a lock on the
+    /// folder of the plugins; and tidies up after a killed one. A folder that replaces the locked
+    /// one, or is mounted over it, is locked again.
     ///
     /// # Errors
     ///
-    /// A foreign file of the same name; an I/O error.
-    pub(crate) fn install(&mut self, stays: bool) -> Result<()> {
-        let folder = Folder::open(&self.arguments.plugins)?;
-        let changed = put_all(&mut self.image.plugins, &folder, None)?;
-        say("installed", folder.path(), &changed);
-        if stays {
-            self.take(&folder)?;
-        }
-        put_tool(self.image.tool.as_mut(), &self.arguments, None)
-    }
-
-    /// Checks all parts in the order of their dependencies, and repairs those that have changed.
-    pub(crate) fn look(&mut self) -> Status {
-        // After an error, each look asks the API server once, and not each part.
-        if self.subnets.get().is_some_and(Result::is_err) {
-            self.subnets = OnceCell::new();
-        }
-        let up_to = Some(&self.version);
-        let tool = put_tool(self.image.tool.as_mut(), &self.arguments, up_to);
-        let parts = [
-            ("plugins", self.put_plugins_right()),
-            ("ipamctl", tool),
-            ("kubeconfig", kubeconfig::put(&self.arguments)),
-            ("pools", self.put_pools()),
-            ("conflists", self.put_conflists()),
-            ("network", self.check_network()),
-        ];
-        let problems = parts.into_iter().filter_map(|(part, result)| {
-            let error = result.err()?;
-            Some((part.to_owned(), format!("{error:#}")))
-        });
-        Status {
-            version: self.image.version.clone(),
-            problems: problems.collect::<BTreeMap<_, _>>(),
-        }
-    }
-
-    fn put_plugins_right(&mut self) -> Result<()> {
-        let path = &self.arguments.plugins;
-        if self.owner.has(path)? && are_in_place(&self.image.plugins)? {
-            return Ok(());
-        }
-        let folder = Folder::open(path)?;
-        if let Some(other) = manifest::read::<Owner>(path)?
-            && other != self.owner
+    /// Another installer works on this node; an I/O error.
+    pub(crate) fn lock(&mut self, at_most: Duration) -> Result<()> {
+        let plugins = &self.arguments.plugins;
+        create_all(plugins).at(plugins)?;
+        let folder = File::open(plugins).at(plugins)?;
+        let id = |folder: &File| Ok::<_, io::Error>(FileId::from(&folder.metadata()?));
+        if let Some(locked) = &self.lock
+            && id(locked)? == id(&folder)?
         {
-            let path = path.display();
-            let version = other.version;
-            bail!("version {version} of another installer has taken over {path}");
+            return Ok(());
         }
-        let up_to = Some(&self.version);
-        let changed = put_all(&mut self.image.plugins, &folder, up_to)?;
-        say("repaired", folder.path(), &changed);
-        self.take(&folder)
+        self.lock = None;
+        let is_locked = lock_file(&folder, plugins, Some(at_most), None).at(plugins)?;
+        let busy = "another installer works on this node; this one waits, and changes nothing";
+        ensure!(is_locked, "{}: {busy}", plugins.display());
+        self.lock = Some(folder);
+        self.tidy()
     }
 
-    /// Makes this process the one that keeps the plugins.
+    /// Removes what was staged, and brings back what was put aside.
+    fn tidy(&self) -> Result<()> {
+        let arguments = &self.arguments;
+        bring_back(&arguments.conflists)?;
+        let files = arguments.pools.iter().chain(&arguments.kubeconfig);
+        let folders = [&arguments.plugins, &arguments.conflists].into_iter();
+        let folders = folders.chain(&arguments.sbin).map(PathBuf::as_path);
+        let mut folders = folders.chain(files.filter_map(|path| path.parent()));
+        folders.try_for_each(remove_left)
+    }
+
+    /// Puts everything right; or removes everything, once nothing is in use.
     ///
     /// # Errors
     ///
-    /// An I/O error.
-    pub(crate) fn take(&self, folder: &Folder) -> Result<()> {
-        let path = folder.path();
-        manifest::write(folder, &self.owner).with_context(|| path.display().to_string())
-    }
-
-    /// Installs all catalogues.
-    ///
-    /// # Errors
-    ///
-    /// A catalogue is invalid, or its folder has a foreign file; an I/O error.
-    pub(crate) fn put_pools(&self) -> Result<()> {
-        let catalogues = self.arguments.catalogues()?.into_iter();
-        let mut catalogues = catalogues;
-        catalogues.try_for_each(|(from, pools)| self.put_catalogue(from, pools))
-    }
-
-    fn put_catalogue(&self, from: &Path, pools: &Path) -> Result<()> {
-        let files = self.files(from, &["json"])?;
-        if files.is_empty() {
-            ensure!(
-                !catalogue::is_installed(pools)?,
-                "{} is empty; the catalogue in {} stays as it was",
-                from.display(),
-                pools.display()
-            );
-            return Ok(());
-        }
-        let parent = pools.parent().context("--pools has no parent")?;
-        if catalogue::is_in_place(pools, &files)? {
-            // A killed installation may have left the old catalogue.
-            return Folder::clean(parent);
-        }
-        let folder = Folder::open(parent)?;
-        let staged = catalogue::Staged::write(&folder, pools, &files)?;
-        // The new catalogue is checked with the conflists that will use it.
-        let all = self.future_conflists()?;
-        let readers = verify::readers(&all, pools);
-        if readers.is_empty() {
-            verify::check_catalogue(pools, &staged.path())?;
-        }
-        let moved = Some((pools, &*staged.path()));
-        verify::check(self, &folder, &all, &readers, moved)?;
-        staged.put()?;
-        say("installed", pools, &files.into_keys().collect::<Vec<_>>());
-        Ok(())
-    }
-
-    /// Installs the conflists.
-    ///
-    /// # Errors
-    ///
-    /// A conflist is invalid, or a foreign file has its name; an I/O error.
-    pub(crate) fn put_conflists(&mut self) -> Result<()> {
-        let files = self.conflists()?;
-        let path = &self.arguments.conflists;
-        if files.is_empty() {
-            ensure!(
-                !exists(&path.join(MANIFEST))?,
-                "no conflist is wanted any more; those in {} stay as they were",
-                path.display()
-            );
-            return Ok(());
-        }
-        let changes = conflists::changes(path, &files, &self.arrived)?;
-        if changes.is_empty() {
-            return Folder::clean(path);
-        }
-        let folder = Folder::open(path)?;
-        let all = self.future_conflists()?;
-        verify::check(self, &folder, &all, &files, None)?;
-        conflists::put(&folder, &files, &changes, &mut self.arrived)?;
-        say("installed", path, &changes.written);
-        say("removed", path, &changes.removed);
-        Ok(())
-    }
-
-    /// Checks that a runtime would use the network of the ConfigMap, if there is one.
-    fn check_network(&self) -> Result<()> {
-        let Arguments {
-            conflists, plugins, ..
-        } = &self.arguments;
-        let wanted = self.conflists()?;
-        if wanted.is_empty() {
-            return Ok(());
-        }
-        runtime_view::check(conflists, plugins, &wanted.keys().collect::<Vec<_>>())
-    }
-
-    /// The conflists of the ConfigMap; empty if there is none.
-    fn conflists(&self) -> Result<Files> {
-        let from = self.arguments.conflists_from.as_deref();
-        let files = from.map(|from| self.files(from, &conflist::EXTENSIONS));
-        Ok(files.transpose()?.unwrap_or_default())
-    }
-
-    /// This node's files of a ConfigMap, in which its subnets replace the placeholders.
-    fn files(&self, from: &Path, extensions: &[&str]) -> Result<Files> {
-        let files = files_for(from, self.arguments.node.as_deref(), extensions)?;
-        placeholders::replace(files, || self.subnets())
-            .with_context(|| format!("{}: nothing of it is installed", from.display()))
-    }
-
-    fn subnets(&self) -> Result<Vec<IpNet>> {
-        let Arguments {
-            node,
-            service_account,
-            ..
-        } = &self.arguments;
-        let read = || {
-            let node = node.as_deref();
-            let node = node.context("--node doesn't say which node this is")?;
-            api_server::pod_cidrs(service_account, node)
+    /// As [`Self::put_right`] and [`uninstall`].
+    pub(crate) fn look(&mut self) -> Result<()> {
+        let looked = if self.arguments.uninstall {
+            self.remove_all()
+        } else {
+            self.put_right()
         };
-        let answer = self.subnets.get_or_init(|| {
-            let read: Result<_> = read();
-            read.map_err(|error| format!("{error:#}"))
-        });
-        answer.clone().map_err(anyhow::Error::msg)
+        looked.or_else(|error| self.tidy().and(Err(error)))
     }
 
-    /// The conflists that the node will have: those of the ConfigMap, and the existing other ones.
-    fn future_conflists(&self) -> Result<Files> {
-        let path = &self.arguments.conflists;
-        let mut all = verify::in_folder(path)?;
-        let wanted = self.conflists()?;
-        if !wanted.is_empty() {
-            for name in manifest::installed_files(path)? {
-                all.remove(&name);
+    fn remove_all(&mut self) -> Result<()> {
+        let conflists = &self.arguments.conflists;
+        let Err(in_use) = self.refuse_if_in_use(&[conflists]) else {
+            return uninstall(self);
+        };
+        if self.arguments.wait {
+            // The DELs of running pods need the plugins and the token.
+            let put_right = self.put_right();
+            put_right.map_err(|why| anyhow!("{why:#}; {in_use:#}"))?;
+        }
+        Err(in_use)
+    }
+
+    /// Puts everything right.
+    ///
+    /// # Errors
+    ///
+    /// A foreign file, or an I/O error; nothing is changed before all new files are written. If a
+    /// ConfigMap or the service account lacks something, the rest is put right. The runtime would
+    /// not use the installed conflist.
+    fn put_right(&mut self) -> Result<()> {
+        let mut problems = Vec::new();
+        let path = self.arguments.kubeconfig.as_ref();
+        let wanted = path.map(|path| {
+            let text = kubeconfig(&self.arguments).context("kubeconfig")?;
+            Ok(Wanted::new(path, Content::Kubeconfig(text)))
+        });
+        let kubeconfig = wanted.transpose().map_err(|error| problems.push(error));
+        let mut subnets = || {
+            if self.subnets.is_empty() {
+                self.subnets = node_subnets(&self.arguments)?;
+            }
+            Ok(self.subnets.clone())
+        };
+        let config = Config::read(&self.arguments, &mut subnets).context("config");
+        let config = config.map_err(|error| problems.push(error));
+        let mut config = config.unwrap_or_default();
+
+        let executables = self.image.executables.iter();
+        let all = executables.chain(kubeconfig.iter().flatten());
+        let mut different = Vec::new();
+        for wanted in all.chain(&config.wanted) {
+            if !wanted.is_right(&mut self.known)? {
+                different.push(wanted);
             }
         }
-        all.extend(wanted);
-        Ok(all)
-    }
-
-    /// Gives up the plugins, so that another installer can keep them.
-    pub(crate) fn leave(&self) {
-        if let Err(error) = self.owner.leave(&self.arguments.plugins) {
-            eprintln!("the plugins are not left to another installer: {error:#}");
+        for wanted in different.iter().filter(|wanted| !wanted.is_conflist()) {
+            wanted.stage()?;
         }
-    }
-}
-
-fn are_in_place(all: &[Placed]) -> Result<bool> {
-    for placed in all {
-        if !placed.is_in_place()? {
-            return Ok(false);
+        let is_of_config = |wanted: &&Wanted| wanted.is_conflist() || wanted.is_catalogue();
+        let is_changed = !config.removed.is_empty() || different.iter().any(is_of_config);
+        let mut checked = Ok(());
+        if is_changed {
+            checked = self.check_new(&config.conflists, &different);
         }
-    }
-    Ok(true)
-}
-
-/// Installs all plugins; returns the replaced names.
-fn put_all(all: &mut [Placed], folder: &Folder, up_to: Option<&Version>) -> Result<Vec<String>> {
-    let mut changed = Vec::new();
-    for placed in all {
-        changed.extend(placed.put(folder, up_to)?);
-    }
-    Ok(changed)
-}
-
-fn put_tool(
-    tool: Option<&mut Placed>,
-    arguments: &Arguments,
-    up_to: Option<&Version>,
-) -> Result<()> {
-    if let (Some(tool), Some(path)) = (tool, &arguments.sbin)
-        && !tool.is_in_place()?
-    {
-        let changed = tool.put(&Folder::open(path)?, up_to)?;
-        say("installed", path, &changed);
-    }
-    Ok(())
-}
-
-/// True if a path exists.
-///
-/// # Errors
-///
-/// An I/O error: it is unknown whether the path exists.
-pub(crate) fn exists(path: &Path) -> Result<bool> {
-    path.try_exists()
-        .with_context(|| path.display().to_string())
-}
-
-/// Logs an action on these files of a folder.
-pub(crate) fn say(done: &str, folder: &Path, names: &[String]) {
-    if !names.is_empty() {
-        eprintln!("{done} in {}: {}", folder.display(), names.join(", "));
+        if let Err(error) = checked {
+            problems.push(error.context("config: what is in use stays as it was"));
+            different.retain(|wanted| !is_of_config(wanted));
+            config.removed.clear();
+        }
+        for wanted in different.iter().filter(|wanted| wanted.is_conflist()) {
+            wanted.stage()?;
+        }
+        for wanted in different {
+            wanted.put(&mut self.known)?;
+        }
+        for path in &config.removed {
+            remove_own(path, is_own_json)?;
+        }
+        let problems: Vec<String> = problems.iter().map(|error| format!("{error:#}")).collect();
+        ensure!(problems.is_empty(), problems.join("; "));
+        let stays = !self.arguments.once && !self.arguments.uninstall;
+        match config.conflists.keys().next() {
+            Some(first) if stays => self.check_taken(first).context("network"),
+            _ => Ok(()),
+        }
     }
 }

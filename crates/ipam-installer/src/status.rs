@@ -1,59 +1,77 @@
-//! Status for the readiness probe: ready or not, the version, and the problems.
+//! Answers the probe: a socket on which the running installer says whether it is ready.
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
 
-use crate::folder::create_all;
+use crate::at::At;
+use crate::staged::{create_all, remove};
 
-/// State of a running installer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Status {
-    /// Version, commit and flavour of its files.
-    pub(crate) version: String,
-    /// The problems, by part; empty if it is ready.
-    pub(crate) problems: BTreeMap<String, String>,
-}
+/// Longest time of a probe. The kubelet waits for five seconds, and shows no reason after that.
+const MOST: Duration = Duration::from_secs(4);
+
+/// The status, which a thread tells each probe.
+#[derive(Debug)]
+pub(crate) struct Status(Arc<Mutex<String>>);
 
 impl Status {
-    /// True if there are no problems.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.problems.is_empty()
+    /// Listens on this socket, which replaces one that an ended installer has left.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error.
+    pub(crate) fn listen(path: &Path) -> Result<Self> {
+        let listen = || {
+            path.parent().map_or(Ok(()), create_all)?;
+            remove(path)?;
+            UnixListener::bind(path)
+        };
+        let listener = listen().at(path)?;
+        let text = Arc::new(Mutex::new("not ready: it has just started".to_owned()));
+        let status = Self(Arc::clone(&text));
+        thread::spawn(move || {
+            for mut probe in listener.incoming().flatten() {
+                let text = locked(&text).clone();
+                // A probe that has gone away needs no answer.
+                let _ = probe.write_all(text.as_bytes());
+            }
+        });
+        Ok(status)
     }
 
-    /// One line for people.
-    pub(crate) fn text(&self) -> String {
-        let Self { version, problems } = self;
-        let problems: Vec<String> = problems
-            .iter()
-            .map(|(part, it)| format!("{part}: {it}"))
-            .collect();
-        if problems.is_empty() {
-            format!("ready: {version}")
-        } else {
-            format!("not ready: {version}: {}", problems.join("; "))
+    /// Sets the status, and logs it if it has changed.
+    pub(crate) fn set(&self, text: String) {
+        let mut status = locked(&self.0);
+        if *status != text {
+            eprintln!("{text}");
+            *status = text;
         }
     }
+}
 
-    /// Writes the status for the probe, atomically.
-    pub(crate) fn write(&self, file: &Path) -> Result<()> {
-        let failed = || format!("{}", file.display());
-        if let Some(folder) = file.parent() {
-            create_all(folder, 0o755).with_context(failed)?;
-        }
-        let new = file.with_extension("new");
-        fs::write(&new, serde_json::to_vec(self)?).with_context(failed)?;
-        fs::rename(&new, file).with_context(failed)
-    }
+fn locked(text: &Mutex<String>) -> MutexGuard<'_, String> {
+    text.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-    /// Reads the status of a running installer.
-    pub(crate) fn read(file: &Path) -> Result<Self> {
-        let content = fs::read(file).with_context(|| format!("{}", file.display()))?;
-        serde_json::from_slice(&content).with_context(|| format!("{}", file.display()))
-    }
+/// Asks the running installer; true if it is ready, and its text.
+///
+/// # Errors
+///
+/// None is running, or it doesn't answer in time.
+pub(crate) fn probe(path: &Path) -> Result<(bool, String)> {
+    let ask = || -> Result<(bool, String)> {
+        let mut socket = UnixStream::connect(path)?;
+        socket.set_read_timeout(Some(MOST))?;
+        let mut text = String::new();
+        socket.read_to_string(&mut text).context("no answer yet")?;
+        Ok((text.starts_with("ready: "), text))
+    };
+    ask().at(path)
 }
 
 #[cfg(test)]
@@ -61,20 +79,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_probe_reads_what_was_written() {
+    fn a_probe_sees_each_status() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("run/status.json");
-        assert!(Status::read(&file).is_err());
-        let mut status = Status {
-            version: "1.0.0".to_owned(),
-            problems: BTreeMap::new(),
-        };
-        assert_eq!(status.text(), "ready: 1.0.0");
-        let problem = ("plugins".to_owned(), "disk full".to_owned());
-        status.problems.extend([problem]);
-        status.write(&file).unwrap();
-        let read = Status::read(&file).unwrap();
-        assert_eq!(read, status);
-        assert_eq!(read.text(), "not ready: 1.0.0: plugins: disk full");
+        let path = folder.path().join("run/status");
+        let status = Status::listen(&path).unwrap();
+        let (is_ready, text) = probe(&path).unwrap();
+        assert!(!is_ready && text.starts_with("not ready: "), "{text}");
+        status.set("ready: 1.0.0".to_owned());
+        assert_eq!(probe(&path).unwrap(), (true, "ready: 1.0.0".to_owned()));
     }
 }

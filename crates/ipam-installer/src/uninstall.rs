@@ -1,85 +1,86 @@
 //! Removes an installation from a node: conflists first, plugins last.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use state_files::names_in;
 
-use crate::arguments::Arguments;
-use crate::folder::Folder;
-use crate::manifest::{self, MANIFEST};
-use crate::node::{Node, exists, say};
-use crate::{catalogue, conflists, in_use, kubeconfig, verify};
+use crate::at::At;
+use crate::mark::{is_own_executable, is_own_json};
+use crate::node::Node;
+use crate::staged::{aside, create_all, remove};
+use crate::wanted::{Found, IsOwn, classify, installed, metadata};
 
-/// Removes the installed files.
+/// Removes what was installed, and logs what stays and why.
 ///
 /// # Errors
 ///
-/// The node has reservations or records; an I/O error.
+/// A container has started meanwhile; an I/O error.
 pub(crate) fn uninstall(node: &Node) -> Result<()> {
-    let Arguments {
-        conflists: net,
-        pools,
-        plugins,
-        sbin,
-        ..
-    } = &node.arguments;
-    in_use::refuse(node, net)?;
-    let plugin_folder = match exists(plugins)? {
-        true => Some(Folder::open(plugins)?),
-        false => None,
-    };
-    if let Some(folder) = &plugin_folder {
-        // Prevents another installer that is still running from restoring the files.
-        node.take(folder)?;
-    }
-    if exists(&net.join(MANIFEST))?
-        && let Err(error) = remove_conflists(node, net)
-    {
-        // Nothing else is removed, so an installer that is still running keeps the plugins.
-        drop(plugin_folder);
-        node.leave();
-        return Err(error);
-    }
-    // One that was killed may have left something behind the manifest.
-    Folder::clean(net)?;
-    for pools in pools {
-        if catalogue::is_installed(pools)? {
-            let parent = pools.parent().context("--pools has no parent")?;
-            catalogue::remove(&Folder::open(parent)?, pools)?;
-            say("removed", parent, &[pools.display().to_string()]);
+    let arguments = &node.arguments;
+    remove_conflists(node)?;
+    for pools in &arguments.pools {
+        if metadata(pools)?.is_some_and(|found| found.is_dir()) {
+            for name in names_in(pools).at(pools)? {
+                remove_own(&pools.join(name), is_own_json)?;
+            }
+            let removed = fs::remove_dir(pools);
+            removed.unwrap_or_else(|why| eprintln!("{} stays: {why}", pools.display()));
         }
     }
-    kubeconfig::remove(&node.arguments)?;
-    if let Some(folder) = &plugin_folder {
-        let mut removed = Vec::new();
-        for placed in &node.image.plugins {
-            removed.extend(placed.remove(folder)?);
+    if let Some(path) = &arguments.kubeconfig {
+        remove_own(path, is_own_json)?;
+    }
+    let executables = node.image.executables.iter();
+    let executables: Vec<PathBuf> = executables
+        .flat_map(|wanted| wanted.paths.clone())
+        .collect();
+    for path in &executables {
+        remove_own(path, is_own_executable)?;
+    }
+    for name in names_in(&arguments.plugins).at(&arguments.plugins)? {
+        let path = arguments.plugins.join(&name);
+        if name.starts_with("ipam-") && !executables.contains(&path) {
+            eprintln!("{} stays: this image does not have it", path.display());
         }
-        say("removed", plugins, &removed);
     }
-    if let (Some(tool), Some(sbin)) = (&node.image.tool, sbin)
-        && exists(sbin)?
-    {
-        let removed = tool.remove(&Folder::open(sbin)?)?;
-        say("removed", sbin, &removed);
-    }
+    let [data, state] = [&arguments.data_dir, &arguments.state_dir].map(|path| path.display());
+    eprintln!("reservations in {data} and records in {state} stay, if there are any");
     Ok(())
 }
 
-/// Removes the installed conflists. From then on, no container starts with them. One that has
-/// started since the first look at the reservations gets them back.
-fn remove_conflists(node: &Node, net: &Path) -> Result<()> {
-    let folder = Folder::open(net)?;
-    let installed = manifest::installed_files(net)?;
-    // They name the folders of reservations and records.
-    let copies = folder.path_of(verify::SCRATCH);
-    verify::write_copies(&copies, &verify::in_folder(net)?)?;
-    let refused = conflists::put_aside(&folder, &installed);
-    if let Err(error) = refused.and_then(|()| in_use::refuse(node, &copies)) {
-        conflists::put_back(&folder, &installed)?;
-        return Err(error);
+/// Removes the installed conflists. From then on, no container starts with them. If one has started
+/// since the first look at the reservations, the node gets them back.
+fn remove_conflists(node: &Node) -> Result<()> {
+    let folder = &node.arguments.conflists;
+    let (aside, all) = (aside(folder), installed(folder)?);
+    for path in &all {
+        create_all(&aside).at(&aside)?;
+        let name = path.file_name().unwrap_or_default();
+        fs::rename(path, aside.join(name)).at(path)?;
     }
-    conflists::remove(&folder, &installed)?;
-    say("removed", net, &installed);
+    node.refuse_if_in_use(&[folder, &aside])?;
+    remove(&aside).at(&aside)?;
+    all.iter()
+        .for_each(|path| eprintln!("removed {}", path.display()));
+    Ok(())
+}
+
+/// Removes a file that was installed. Another one stays, and is named.
+///
+/// # Errors
+///
+/// An I/O error.
+pub(crate) fn remove_own(path: &Path, is_own: IsOwn) -> Result<()> {
+    let shown = path.display();
+    match classify(path, is_own)? {
+        Found::Missing => {}
+        Found::Own(..) => {
+            remove(path).at(path)?;
+            eprintln!("removed {shown}");
+        }
+        Found::Foreign => eprintln!("{shown} stays: ipam-installer has not installed it"),
+    }
     Ok(())
 }

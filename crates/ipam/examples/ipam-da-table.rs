@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use cni::code;
 use cni::{About, Attachment, Call, Error, IpConfig, NetworkName, Plugin, Reply};
-use ipam::{Completion, Pool};
+use ipam::{Completion, Pool, Pools};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
 use state_files::StateFolder;
@@ -30,7 +30,7 @@ impl Plugin for IpamDaTable {
 
     fn add(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
         let completion = Completion::read(&call.config, &call.config.ipam()?)?;
-        let pools = ipam::pools(&call.config)?;
+        let pools = Pools::of_call(&call.config)?.read()?;
         if pools.is_empty() {
             return Err(Error::config("prevResult.pools is missing or empty"));
         }
@@ -55,7 +55,7 @@ impl Plugin for IpamDaTable {
     fn check(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
         let prev_result = call.config.prev_result()?;
         let prev_result = prev_result.ok_or_else(|| Error::config("prevResult is missing"))?;
-        let (pools, table) = (ipam::pools(&call.config)?, Table::open(call)?);
+        let (pools, table) = (Pools::of_call(&call.config)?.read()?, Table::open(call)?);
         for ip in prev_result.ips.iter().map(IpConfig::ip) {
             let pool = pools.iter().find(|pool| pool.ranges.contains(ip));
             let holds = |pool| table.held(pool, attachment).any(|row| row.ip == ip);
@@ -75,7 +75,7 @@ impl Plugin for IpamDaTable {
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
         let try_out = || {
             let table = Table::open(call)?;
-            for pool in &ipam::pools(&call.config)? {
+            for pool in &Pools::of_call(&call.config)?.read()? {
                 table.next_free(pool)?;
             }
             // Fails if the disk is full or read-only.

@@ -1,10 +1,10 @@
 //! Reserves an address from each of several pools, or from none.
 
-use cni::Error;
+use cni::{Error, code};
 
 /// Calls `reserve` for each pool, in order. If one fails, `release` is called for the
-/// reservations made so far, the last one first, and the failure is returned. Failures
-/// of `release` are added to its details.
+/// reservations made so far, the last one first, and the failure is returned. If `release`
+/// fails, the failure's code is 114, and its details say what may be left.
 ///
 /// Both functions receive `store`, which keeps the reservations.
 ///
@@ -30,7 +30,7 @@ use cni::Error;
 ///
 /// # Errors
 ///
-/// The first failure of `reserve`.
+/// The first failure of `reserve`; code 114 if a reservation was not released.
 pub fn all_or_nothing<S, P, R>(
     store: &mut S,
     pools: impl IntoIterator<Item = P>,
@@ -44,6 +44,7 @@ pub fn all_or_nothing<S, P, R>(
             Err(mut failure) => {
                 for reservation in reserved.iter().rev() {
                     if let Err(error) = release(store, reservation) {
+                        failure.code = code::UNKNOWN_OUTCOME;
                         failure = failure.with_line(&format!("not released: {error}"));
                     }
                 }
@@ -97,7 +98,9 @@ mod tests {
     fn a_failure_releases_what_was_reserved_last_first_and_reserves_no_more() {
         let (result, story) = run(&["a", "stuck", "b", "full", "c"]);
         let error = result.unwrap_err();
-        assert_eq!((error.code, error.msg.as_str()), (11, "full"));
+        let code = code::UNKNOWN_OUTCOME;
+        assert_eq!((error.code, error.msg.as_str()), (code, "full"));
+        assert_eq!(run(&["a", "full"]).0.unwrap_err().code, 11);
         assert_eq!(error.details, "not released: disk on fire (code 5)");
         assert_eq!(
             story,

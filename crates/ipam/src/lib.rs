@@ -7,6 +7,7 @@ mod exclude;
 mod interval;
 mod pool;
 mod pool_name;
+mod pool_ranges;
 mod pools;
 mod range;
 mod range_set;
@@ -21,19 +22,17 @@ pub use all_or_nothing::all_or_nothing;
 pub use completion::{Completion, read_routes};
 pub use disjoint::Disjoint;
 pub use interval::{Interval, in_family};
-pub use pool::{LONGEST_STICKY_KEY, Pool, parse_address, range_objects};
-pub use pool_name::PoolName;
-pub use pools::{
-    append_pools, has_ranges, pool_names, pool_objects, pools, pools_of_result, ranged_pools,
-    read_pools,
-};
-pub use range::{RANGE_KEYS, Range, refuse_unclear_keys};
+pub use pool::{LONGEST_STICKY_KEY, Pool};
+pub use pool_name::{POOLS_DIRECTORY, PoolName, pools_directory, refuse_reserved_name};
+pub use pool_ranges::range_objects;
+pub use pools::Pools;
+pub use range::{ADDRESS_KEYS, RANGE_KEYS, Range, refuse_unclear_keys};
 pub use range_set::RangeSet;
-pub use requests::{Request, requests, unserved};
-pub use rotation::Candidate;
+pub use requests::{RequestedAddress, requests, unserved};
+pub use rotation::{Candidate, first_free};
 pub use routes::Route;
 pub use selector::{Selector, SelectorPlugin, pools_or_nothing};
-pub use subnet::parse_subnet;
+pub use subnet::{parse_address, parse_subnet};
 
 /// A subnet: an address and the length of its prefix.
 pub use ipnet::IpNet;

@@ -6,8 +6,10 @@ use std::net::IpAddr;
 use cni::{Error, Excerpt, NetworkName, Object};
 use serde_json::value::RawValue;
 
-use crate::range::{RANGE_KEYS, refuse_unclear_keys};
-use crate::{PoolName, RangeSet, exclude, parse_subnet};
+use crate::pool_name::NAME_MAX;
+use crate::pool_ranges::is_set;
+use crate::range::refuse_unclear_keys;
+use crate::{Candidate, PoolName, RangeSet, parse_address, pool_ranges, pools_directory};
 
 /// Longest key of `sticky`, in bytes.
 pub const LONGEST_STICKY_KEY: usize = 1024;
@@ -20,13 +22,17 @@ pub const LONGEST_STICKY_KEY: usize = 1024;
 pub struct Pool {
     /// Its name, if it has one: networks share a named pool.
     pub name: Option<PoolName>,
+    /// `space`: the directory of its reservations, and of those of all other pools with this
+    /// space. Addresses of different spaces are different addresses.
+    pub space: Option<NetworkName>,
     /// Its ranges, without the addresses that the pool or a range excludes.
     pub ranges: RangeSet,
     /// `requested-ip`: this address or none. One of the ranges', and no gateway; it
     /// may be excluded.
     pub requested: Option<IpAddr>,
-    /// `sticky`: the address that this key was given last is preferred.
+    /// `sticky`: the search for a free address begins at the place that this key's hash gives.
     pub sticky: Option<String>,
+    directory: Option<NetworkName>,
     object: Object,
 }
 
@@ -35,20 +41,19 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// Code 7, naming the key and the value: a name that can't be a directory's; no
+    /// Code 7, naming the key and the value: a name or a space that is invalid; no
     /// range, or ranges in both places; an invalid range set; a requested address
     /// that is unreadable, in none of the ranges, or a gateway; a `sticky` of more than
     /// 1024 bytes.
     pub fn read(path: &str, object: Object) -> Result<Self, Error> {
         refuse_unclear_keys(path, object.keys())?;
-        let ranges = ranges(path, &object)?;
+        let ranges = pool_ranges::read(path, &object)?;
         let requested: Option<String> = object.read(path, "requested-ip")?;
-        let requested = requested
-            .map(|text| {
-                requested_of(&text, &ranges)
-                    .map_err(|why| Error::config(format!("{path}.requested-ip: {why}")))
-            })
-            .transpose()?;
+        let of_ranges = |text: String| {
+            requested_of(&text, &ranges)
+                .map_err(|why| Error::config(format!("{path}.requested-ip: {why}")))
+        };
+        let requested = requested.map(of_ranges).transpose()?;
         let sticky: Option<String> = object.read(path, "sticky")?;
         if let Some(key) = sticky.as_ref().filter(|key| key.len() > LONGEST_STICKY_KEY) {
             return Err(Error::config(format!(
@@ -58,6 +63,8 @@ impl Pool {
         }
         Ok(Self {
             name: object.read(path, "name")?,
+            space: space(path, &object)?,
+            directory: Self::directory_of(path, &object)?,
             ranges,
             requested,
             sticky: sticky.filter(|key| !key.is_empty()),
@@ -70,21 +77,41 @@ impl Pool {
         self.object.get(key)
     }
 
-    /// The index in the name of the file with the address that was given last,
-    /// `last_reserved_ip.<index>`, of the pool at this place among those of an ADD. A pool
-    /// with a separate directory has one rotation, wherever it is in the list.
-    pub fn rotation_index(&self, network: &NetworkName, place: usize) -> usize {
-        if self.directory(network) == network {
-            place
-        } else {
-            0
+    /// True if an entry of `pools` has ranges. One without is another delegate's to understand.
+    pub fn has_ranges(entry: &Object) -> bool {
+        ["ranges", "subnet"].iter().any(|key| is_set(entry, key))
+    }
+
+    /// The name of its rotation, in the file `last_reserved_ip.<name>`: the pool's name, or its
+    /// place among those of an ADD.
+    pub fn rotation(&self, place: usize) -> String {
+        let name = self.name.as_ref();
+        name.map_or_else(|| place.to_string(), ToString::to_string)
+    }
+
+    /// The addresses that it gives, in the order in which they are tried: from the sticky key's
+    /// place, or after the address given last.
+    pub fn candidates(&self, last: Option<IpAddr>) -> Vec<Candidate<'_>> {
+        match &self.sticky {
+            Some(key) => self.ranges.rotation_of_key(key),
+            None => self.ranges.rotation(last),
         }
     }
 
-    /// The name of the directory of its reservations: the pool's own, or that of the
-    /// network.
+    /// The name of the directory of its reservations: its space; else that of all named pools,
+    /// if it has a name; else the network's.
     pub fn directory<'a>(&'a self, network: &'a NetworkName) -> &'a NetworkName {
-        self.name.as_ref().map_or(network, PoolName::directory)
+        self.directory.as_ref().unwrap_or(network)
+    }
+
+    /// The directory of an entry of `pools`; `None` for the network's. Only `name` and `space`
+    /// are read.
+    pub(crate) fn directory_of(path: &str, entry: &Object) -> Result<Option<NetworkName>, Error> {
+        if let Some(space) = space(path, entry)? {
+            return Ok(Some(space));
+        }
+        let name: Option<PoolName> = entry.read(path, "name")?;
+        Ok(name.map(|_| pools_directory()))
     }
 
     /// The pool by name, for people; without one, by its place among those of an ADD on this
@@ -114,43 +141,14 @@ impl Pool {
     }
 }
 
-fn ranges(path: &str, object: &Object) -> Result<RangeSet, Error> {
-    // `exclude` may come with either.
-    let mut own = RANGE_KEYS.iter().filter(|key| **key != exclude::KEY);
-    let own = own.any(|key| object.get(key).is_some_and(|raw| raw.get() != "null"));
-    match object.read::<Vec<Object>>(path, "ranges")? {
-        Some(_) if own => Err(Error::config(format!(
-            "{path}.ranges stands beside a range's own keys; a pool has the one or the other"
+fn space(path: &str, entry: &Object) -> Result<Option<NetworkName>, Error> {
+    let space: Option<NetworkName> = entry.read(path, "space")?;
+    match space {
+        Some(space) if space.as_str().len() > NAME_MAX => Err(Error::config(format!(
+            "{path}.space: it is longer than {NAME_MAX} bytes"
         ))),
-        Some(ranges) => {
-            let excluded = exclude::read(path, object)?;
-            RangeSet::read(&format!("{path}.ranges"), &ranges, &excluded)
-        }
-        None if !own => Err(Error::config(format!(
-            "{path}.ranges is missing, and subnet is, too"
-        ))),
-        None => RangeSet::of_one(path, object),
+        space => Ok(space),
     }
-}
-
-/// The ranges of a pool, as they are written: its list, or one of its own keys; none if it
-/// is known only by its name. What the pool excludes is not theirs.
-///
-/// # Errors
-///
-/// Code 7 if `ranges` is no list of objects; `path` is the pool's name in messages.
-pub fn range_objects(path: &str, pool: &Object) -> Result<Vec<Object>, Error> {
-    if let Some(ranges) = pool.read(path, "ranges")? {
-        return Ok(ranges);
-    }
-    let mut own = Object::new();
-    for key in RANGE_KEYS.iter().filter(|key| **key != exclude::KEY) {
-        if let Some(value) = pool.get(key) {
-            own.set(key, value);
-        }
-    }
-    let is_range = pool.get("subnet").is_some_and(|raw| raw.get() != "null");
-    Ok(Vec::from_iter(is_range.then_some(own)))
 }
 
 fn requested_of(text: &str, ranges: &RangeSet) -> Result<IpAddr, String> {
@@ -163,15 +161,6 @@ fn requested_of(text: &str, ranges: &RangeSet) -> Result<IpAddr, String> {
         return Err(format!("{ip} is the gateway of {}", range.subnet()));
     }
     Ok(ip)
-}
-
-/// Reads `<ip>[/<prefix>]`, as the CNI conventions write requested addresses; the
-/// prefix is checked and dropped, as host-local does.
-pub fn parse_address(text: &str) -> Option<IpAddr> {
-    match parse_subnet(text) {
-        Some(net) => Some(net.addr()),
-        None => text.parse().ok(),
-    }
 }
 
 #[cfg(test)]
@@ -204,35 +193,41 @@ mod tests {
     }
 
     #[test]
-    fn a_named_pool_has_a_directory_of_its_own() {
+    fn a_pools_directory_is_its_space_else_that_of_named_pools_else_the_networks() {
         let network = "net".parse().unwrap();
-        let directory = |json: &str| pool(json).unwrap().directory(&network).to_string();
-        assert_eq!(directory(r#"{"subnet":"10.0.0.0/24"}"#), "net");
-        assert_eq!(
-            directory(r#"{"subnet":"10.0.0.0/24","name":"blue"}"#),
-            "blue"
-        );
+        for (keys, directory) in [
+            ("", "net"),
+            (r#","name":"blue""#, "pools"),
+            (r#","name":"blue","space":"red""#, "red"),
+            (r#","space":"red""#, "red"),
+        ] {
+            let pool = pool(&format!(r#"{{"subnet":"10.0.0.0/24"{keys}}}"#)).unwrap();
+            assert_eq!(pool.directory(&network).as_str(), directory);
+        }
     }
 
     #[test]
     fn a_named_pool_has_one_rotation_wherever_it_is_in_the_list() {
         let network = "net".parse().unwrap();
-        for (json, index, text) in [
-            (
-                r#"{"subnet":"10.0.0.0/30"}"#,
-                2,
-                "pool 2 of network net (10.0.0.1-10.0.0.2)",
-            ),
-            (
-                r#"{"subnet":"10.0.0.0/30","name":"blue"}"#,
-                0,
-                "pool blue (10.0.0.1-10.0.0.2)",
-            ),
+        for (keys, rotation, text) in [
+            ("", "2", "pool 2 of network net (10.0.0.1-10.0.0.2)"),
+            (r#","name":"blue""#, "blue", "pool blue (10.0.0.1-10.0.0.2)"),
         ] {
-            let pool = pool(json).unwrap();
-            assert_eq!(pool.rotation_index(&network, 2), index);
+            let pool = pool(&format!(r#"{{"subnet":"10.0.0.0/30"{keys}}}"#)).unwrap();
+            assert_eq!(pool.rotation(2), rotation);
             assert_eq!(pool.describe(&network, 2), text);
         }
+    }
+
+    #[test]
+    fn a_sticky_key_decides_where_the_search_begins() {
+        let pool = |keys: &str| pool(&format!(r#"{{"subnet":"10.0.0.0/24"{keys}}}"#)).unwrap();
+        let last = Some("10.0.0.9".parse().unwrap());
+        let first = |pool: &Pool| pool.candidates(last)[0].addresses.first().to_string();
+        assert_eq!(first(&pool("")), "10.0.0.10");
+        let sticky = pool(r#","sticky":"prod/db-0""#);
+        let place = sticky.ranges.place_of_key("prod/db-0").unwrap();
+        assert_eq!(first(&sticky), place.to_string());
     }
 
     #[test]
@@ -244,34 +239,6 @@ mod tests {
         assert!(sticky(1024).is_ok());
         let refused = sticky(1025).unwrap_err();
         assert!(refused.ends_with("is longer than 1024 bytes"), "{refused}");
-    }
-
-    #[test]
-    fn ranges_are_read_as_they_are_written() {
-        let ranges = |json: &str| {
-            let pool = serde_json::from_str(json).unwrap();
-            let ranges = range_objects("it", &pool).map_err(|error| error.msg);
-            ranges.map(|ranges| serde_json::to_string(&ranges).unwrap())
-        };
-        for (json, expected) in [
-            (
-                r#"{"ranges":[{"subnet":"x"}],"exclude":["y"]}"#,
-                r#"[{"subnet":"x"}]"#,
-            ),
-            (
-                r#"{"name":"n","subnet":"x","gateway":"g","exclude":["y"]}"#,
-                r#"[{"subnet":"x","gateway":"g"}]"#,
-            ),
-            (r#"{"name":"n"}"#, "[]"),
-            (r#"{"name":"n","subnet":null}"#, "[]"),
-        ] {
-            assert_eq!(ranges(json).as_deref(), Ok(expected), "{json}");
-        }
-        assert!(
-            ranges(r#"{"ranges":1}"#)
-                .unwrap_err()
-                .starts_with("it.ranges")
-        );
     }
 
     #[test]
@@ -298,7 +265,7 @@ mod tests {
             ("{}", "it.ranges is missing, and subnet is, too"),
             (
                 r#"{"ranges":[],"subnet":"10.0.0.0/24"}"#,
-                "it.ranges stands beside a range's own keys; a pool has the one or the other",
+                "it has ranges and a range's own keys; a pool has the one or the other",
             ),
             (r#"{"ranges":[]}"#, "it.ranges: the range set is empty"),
             (
@@ -326,30 +293,15 @@ mod tests {
                 "it.name: \"a/b\" can't name a pool: only letters, digits (ASCII), underscores, dots and hyphens are allowed",
             ),
             (
+                r#"{"subnet":"10.0.0.0/24","name":"7"}"#,
+                "it.name: \"7\" can't name a pool: it has only digits",
+            ),
+            (
                 r#"{"subnet":"10.0.0.0/24","name":"a","name":"b"}"#,
                 "it.name occurs twice",
             ),
         ] {
             assert_eq!(pool(json).unwrap_err(), message);
-        }
-    }
-
-    #[test]
-    fn requested_addresses_may_carry_a_prefix() {
-        let ip = |text: &str| parse_address(text).map(|ip| ip.to_string());
-        assert_eq!(ip("10.0.0.5/24").as_deref(), Some("10.0.0.5"));
-        assert_eq!(ip("fd00::5").as_deref(), Some("fd00::5"));
-        for bad in [
-            "",
-            "10.0.0",
-            "10.0.0.5/33",
-            "10.0.0.5/",
-            "/24",
-            "010.0.0.1",
-            "010.0.0.1/24",
-            "fe80::1%eth0",
-        ] {
-            assert_eq!(ip(bad), None, "{bad:?}");
         }
     }
 }

@@ -1,17 +1,32 @@
-//! The name of a pool, which is also the name of a directory of reservations.
+//! The name of a pool, and of the directory of its reservations.
 
 use std::fmt;
 use std::str::FromStr;
 
-use cni::NetworkName;
+use cni::{Error, NetworkName};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The longest name of a file on Linux (`NAME_MAX`).
-const LONGEST: usize = 255;
+/// Directory of the reservations of named pools without a `space`.
+pub const POOLS_DIRECTORY: &str = "pools";
 
-/// A pool's name: `[A-Za-z0-9][A-Za-z0-9_.-]*`, the rule of network names, at most
-/// 255 bytes. A named pool and a network of the same name share a directory.
+/// Names of directories that no network can have: that of named pools, and that of Docker
+/// networks without a conflist.
+const RESERVED: [&str; 2] = [POOLS_DIRECTORY, "docker"];
+
+/// Longest name of a file or a directory on Linux, in bytes.
+pub(crate) const NAME_MAX: usize = 255;
+
+/// The longest name of a pool: the file of its rotation is named after it.
+const LONGEST: usize = NAME_MAX - "last_reserved_ip.".len();
+
+/// The name of the directory of named pools without a `space`.
+pub fn pools_directory() -> NetworkName {
+    POOLS_DIRECTORY.parse().expect("it is a valid name")
+}
+
+/// A pool's name: `[A-Za-z0-9][A-Za-z0-9_.-]*`, the rule of network names, at most 238 bytes,
+/// and not only digits, which number the pools without a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct PoolName(NetworkName);
@@ -20,11 +35,6 @@ impl PoolName {
     /// The name as it was given.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
-    }
-
-    /// The name of the directory of the pool's reservations.
-    pub fn directory(&self) -> &NetworkName {
-        &self.0
     }
 }
 
@@ -37,9 +47,11 @@ impl FromStr for PoolName {
         if text.len() > LONGEST {
             return Err(invalid(format!("it is longer than {LONGEST} bytes")));
         }
-        text.parse()
-            .map(Self)
-            .map_err(|why| invalid(why.to_string()))
+        let name = text.parse().map_err(|why| invalid(format!("{why}")))?;
+        if text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(invalid("it has only digits".to_owned()));
+        }
+        Ok(Self(name))
     }
 }
 
@@ -57,19 +69,54 @@ impl<'de> Deserialize<'de> for PoolName {
     }
 }
 
+/// Refuses a network that has the name of a directory which networks share.
+///
+/// # Errors
+///
+/// Code 7, naming the key and the value.
+pub fn refuse_reserved_name(network: &NetworkName) -> Result<(), Error> {
+    if RESERVED.contains(&network.as_str()) {
+        return Err(Error::config(format!(
+            "name: no network can be called {:?}: reservations of several networks are in the \
+             directory of this name",
+            network.as_str()
+        )));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_leads_out_of_its_directory_is_no_pool_name() {
-        for good in ["blue", "0", "prod.db-0_x", &"x".repeat(255)] {
+    fn a_name_that_no_rotation_file_can_have_is_no_pool_name() {
+        for good in ["blue", "0x", "prod.db-0_x", &"x".repeat(238)] {
             let name: PoolName = serde_json::from_str(&format!("{good:?}")).unwrap();
             assert_eq!(serde_json::to_string(&name).unwrap(), format!("{good:?}"));
         }
-        for bad in ["", ".", "..", "../x", "a/b", "a b", "-a", &"x".repeat(256)] {
+        for bad in [
+            "",
+            ".",
+            "..",
+            "../x",
+            "a/b",
+            "a b",
+            "-a",
+            "0",
+            "17",
+            &"x".repeat(239),
+        ] {
             let error = serde_json::from_str::<PoolName>(&format!("{bad:?}")).unwrap_err();
             assert!(error.to_string().contains("can't name a pool: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_network_cannot_be_named_like_a_shared_directory() {
+        for (name, is_refused) in [("pools", true), ("docker", true), ("pool", false)] {
+            let name = name.parse().unwrap();
+            assert_eq!(refuse_reserved_name(&name).is_err(), is_refused, "{name}");
         }
     }
 }

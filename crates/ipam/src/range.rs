@@ -11,9 +11,15 @@ use ipnet::IpNet;
 use crate::interval::{in_family, predecessor, successor};
 use crate::{Interval, exclude, parse_subnet};
 
-/// The keys of a range, as the network configuration and a result's `pools` have
+/// The keys of a range's addresses, as the network configuration and a result's `pools` have
 /// them. An empty text counts as missing, except for the subnet.
-pub const RANGE_KEYS: [&str; 5] = ["subnet", "rangeStart", "rangeEnd", "gateway", exclude::KEY];
+pub const ADDRESS_KEYS: [&str; 4] = ["subnet", "rangeStart", "rangeEnd", "gateway"];
+
+/// All keys of a range: [`ADDRESS_KEYS`] and `exclude`.
+pub const RANGE_KEYS: [&str; 5] = {
+    let [subnet, start, end, gateway] = ADDRESS_KEYS;
+    [subnet, start, end, gateway, exclude::KEY]
+};
 
 /// A range, valid by the rules of host-local (`backend/allocator/range.go`,
 /// `Canonicalize`).

@@ -10,7 +10,7 @@ use crate::parse_address;
 
 /// A requested address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct RequestedAddress {
     /// The address.
     pub ip: IpAddr,
     /// Its key, or its variable: `args.cni.ips[0]`.
@@ -25,20 +25,20 @@ pub struct Request {
 ///
 /// Code 4 for `CNI_ARGS`, code 7 for the configuration, naming what is no
 /// address.
-pub fn requests(call: &Call<'_>) -> Result<Vec<Request>, Error> {
-    let mut requests: Vec<Request> = of_args(call)?.into_iter().collect();
+pub fn requests(call: &Call<'_>) -> Result<Vec<RequestedAddress>, Error> {
+    let mut requests: Vec<RequestedAddress> = of_args(call)?.into_iter().collect();
     requests.extend(of_config(&call.config)?);
     let mut seen = HashSet::new();
     requests.retain(|request| seen.insert(request.ip.to_canonical()));
     Ok(requests)
 }
 
-fn of_args(call: &Call<'_>) -> Result<Option<Request>, Error> {
+fn of_args(call: &Call<'_>) -> Result<Option<RequestedAddress>, Error> {
     call.args()?
         .get("IP")
         .filter(|text| !text.is_empty())
         .map(|text| match parse_address(text) {
-            Some(ip) => Ok(Request {
+            Some(ip) => Ok(RequestedAddress {
                 ip,
                 source: "CNI_ARGS".to_owned(),
             }),
@@ -49,7 +49,7 @@ fn of_args(call: &Call<'_>) -> Result<Option<Request>, Error> {
         .transpose()
 }
 
-fn of_config(config: &NetworkConfig) -> Result<Vec<Request>, Error> {
+fn of_config(config: &NetworkConfig) -> Result<Vec<RequestedAddress>, Error> {
     let args: Option<Object> = config.read("args")?;
     let cni: Option<Object> = args.map_or(Ok(None), |args| args.read("args", "cni"))?;
     let runtime: Option<Object> = config.read("runtimeConfig")?;
@@ -61,17 +61,17 @@ fn of_config(config: &NetworkConfig) -> Result<Vec<Request>, Error> {
             let source = format!("{path}.ips[{i}]");
             let ip = parse_address(&text)
                 .ok_or_else(|| Error::config(format!("{source}: {text:?} is no IP address")))?;
-            requests.push(Request { ip, source });
+            requests.push(RequestedAddress { ip, source });
         }
     }
     Ok(requests)
 }
 
 /// The error, of code 7, for requests that no pool serves.
-pub fn unserved(requests: &[Request]) -> Error {
+pub fn unserved(requests: &[RequestedAddress]) -> Error {
     let list: Vec<String> = requests
         .iter()
-        .map(|Request { ip, source }| format!("{source}: {ip}"))
+        .map(|RequestedAddress { ip, source }| format!("{source}: {ip}"))
         .collect();
     Error::config(format!(
         "{} is in no range, or in one that serves another request",
@@ -89,7 +89,7 @@ mod tests {
         let config = NetworkConfig::parse(json.into_bytes()).unwrap();
         let environment: Environment = [("CNI_ARGS".into(), args.into())].into_iter().collect();
         let found = requests(&Call::new(config, &environment)).map_err(|error| error.msg)?;
-        let text = |request: Request| format!("{}: {}", request.source, request.ip);
+        let text = |request: RequestedAddress| format!("{}: {}", request.source, request.ip);
         Ok(found.into_iter().map(text).collect())
     }
 

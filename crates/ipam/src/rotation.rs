@@ -1,8 +1,9 @@
-//! The order in which a range set's addresses are tried: round robin from the one
-//! given last.
+//! The order in which a range set's addresses are tried: round robin from the one given last,
+//! or from the place of a sticky key.
 
 use std::net::IpAddr;
 
+use crate::interval::predecessor;
 use crate::{Interval, Range, RangeSet};
 
 /// Addresses to try, lowest first, and the range that they are of.
@@ -43,6 +44,73 @@ impl RangeSet {
             .chain(up_to_last.map(candidate))
             .collect()
     }
+
+    /// Every address of the set once, as in [`Self::rotation`], beginning at the place of a
+    /// sticky key. The place depends only on the key and the set, so it is the same on every
+    /// node and in every version.
+    pub fn rotation_of_key(&self, key: &str) -> Vec<Candidate<'_>> {
+        let Some(first) = self.place_of_key(key) else {
+            return Vec::new();
+        };
+        let mut candidates = self.rotation(Some(first));
+        // The rotation ends with the address that it begins after.
+        let last = candidates.pop();
+        let rest = last.and_then(|last| {
+            let addresses = Interval::new(last.addresses.first(), predecessor(first))?;
+            Some(Candidate { addresses, ..last })
+        });
+        let begin = last.and_then(|last| {
+            let addresses = Interval::new(first, first)?;
+            Some(Candidate { addresses, ..last })
+        });
+        begin.into_iter().chain(candidates).chain(rest).collect()
+    }
+
+    /// The address at which the search for a sticky key begins; `None` if the set gives none.
+    pub fn place_of_key(&self, key: &str) -> Option<IpAddr> {
+        let place = u128::from(hash(key)).checked_rem(self.capacity())?;
+        self.nth_given(place)
+    }
+
+    /// The address with `n` others before it that are given without request; `None` behind the
+    /// last one.
+    pub fn nth_given(&self, mut n: u128) -> Option<IpAddr> {
+        for part in self.given() {
+            if let Some(ip) = part.nth(n) {
+                return Some(ip);
+            }
+            n -= part.size();
+        }
+        None
+    }
+}
+
+/// The first of the candidates that isn't taken. `taken` may be in any order, and is sorted.
+pub fn first_free<'a>(
+    candidates: &[Candidate<'a>],
+    taken: &mut [IpAddr],
+) -> Option<(IpAddr, &'a Range)> {
+    taken.sort_unstable();
+    candidates.iter().find_map(|candidate| {
+        let Candidate { addresses, range } = *candidate;
+        let from = taken.partition_point(|ip| *ip < addresses.first());
+        let mut taken = taken[from..].iter().peekable();
+        let is_free = |ip: &IpAddr| {
+            let mut is_taken = false;
+            while taken.next_if_eq(&ip).is_some() {
+                is_taken = true;
+            }
+            !is_taken
+        };
+        Some((addresses.iter().find(is_free)?, range))
+    })
+}
+
+/// FNV-1a, 64 bits: the same in every build, which the standard library's hashes are not.
+fn hash(key: &str) -> u64 {
+    key.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 /// All candidates of a range.
@@ -100,6 +168,23 @@ mod tests {
     }
 
     #[test]
+    fn a_sticky_keys_place_never_changes() {
+        let place = |set_of: &str, key: &str| {
+            let place = set(set_of).unwrap().place_of_key(key);
+            place.map(|ip| ip.to_string())
+        };
+        // Published test vectors of FNV-1a: "a" is 0xaf63dc4c8601ec8c, "foobar" 0x85944171f73967e8.
+        assert_eq!(hash("a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(hash("foobar"), 0x8594_4171_f739_67e8);
+        assert_eq!(place("10.0.0.0/16", "foobar").unwrap(), "10.0.177.99");
+        assert_eq!(
+            place("fd00::/64", "a").unwrap(),
+            "fd00::af63:dc4c:8601:ec8e"
+        );
+        assert_eq!(place("10.0.0.0/29 - - - 10.0.0.0/29", "a"), None);
+    }
+
+    #[test]
     fn ranges_are_gone_through_in_a_circle() {
         let set = set("10.0.0.0/30, 10.0.1.0/30 10.0.1.1 10.0.1.2 10.0.9.1, 10.0.2.0/30").unwrap();
         assert_eq!(
@@ -131,6 +216,48 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_sticky_key_begins_at_its_place_and_goes_round(
+            key in "[a-z/0-9-]{1,12}",
+            sizes in proptest::collection::vec((1u8..20, 0u8..25), 1..4),
+        ) {
+            let text: Vec<String> = sizes
+                .iter()
+                .enumerate()
+                .map(|(i, (size, gateway))| {
+                    format!("10.0.{i}.0/24 10.0.{i}.3 10.0.{i}.{} 10.0.{i}.{gateway}", 3 + size)
+                })
+                .collect();
+            let set = set(&text.join(", ")).unwrap();
+            let all = order(&set, None);
+            let of_key: Vec<String> = set
+                .rotation_of_key(&key)
+                .iter()
+                .flat_map(|candidate| candidate.addresses.iter())
+                .map(|ip| ip.to_string())
+                .collect();
+            let first = set.place_of_key(&key).map(|ip| ip.to_string());
+            let at = all.iter().position(|ip| Some(ip) == first.as_ref()).unwrap_or_default();
+            let expected: Vec<String> = all[at..].iter().chain(&all[..at]).cloned().collect();
+            prop_assert_eq!(of_key, expected);
+        }
+
+        #[test]
+        fn the_first_free_address_is_the_first_that_is_not_among_the_taken(
+            taken in proptest::collection::vec(0u8..16, 0..40),
+            last in 0u8..16,
+        ) {
+            let set = set("10.0.0.0/29, 10.0.0.8/29 - - - 10.0.0.11").unwrap();
+            let candidates = set.rotation(Some(IpAddr::from([10, 0, 0, last])));
+            let mut taken: Vec<IpAddr> = taken.iter().map(|n| [10, 0, 0, *n].into()).collect();
+            let expected = candidates
+                .iter()
+                .flat_map(|candidate| candidate.addresses.iter())
+                .find(|ip| !taken.contains(ip));
+            let found = first_free(&candidates, &mut taken).map(|(ip, _)| ip);
+            prop_assert_eq!(found, expected);
+        }
+
         /// The order is said as host-local's iterator has it, one address at a time:
         /// the next one of the range or the first one of the next range, until it
         /// has come round.

@@ -2,7 +2,7 @@
 
 use cni::{About, Attachment, Call, Error, Object, Plugin, Reply};
 
-use crate::append_pools;
+use crate::Pools;
 
 /// A plugin that chooses pools and holds nothing. [`SelectorPlugin`] makes a [`Plugin`]
 /// of it.
@@ -42,7 +42,7 @@ pub struct SelectorPlugin<T>(pub T);
 impl<T: Selector> SelectorPlugin<T> {
     fn select(&self, call: &Call<'_>) -> Result<Reply, Error> {
         let pools = self.0.pools(call)?;
-        append_pools(&call.config, pools).map(Reply::Result)
+        Pools::append(&call.config, pools).map(Reply::Result)
     }
 
     fn select_if_possible(&self, call: &Call<'_>) -> Reply {

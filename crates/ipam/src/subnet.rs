@@ -1,4 +1,4 @@
-//! Reads a subnet, `<ip>/<prefix>`.
+//! Reads a subnet, `<ip>/<prefix>`, and an address, `<ip>[/<prefix>]`.
 
 use std::net::IpAddr;
 
@@ -16,6 +16,15 @@ pub fn parse_subnet(text: &str) -> Option<IpNet> {
         return None;
     }
     IpNet::new(ip, prefix.parse().ok()?).ok()
+}
+
+/// Reads `<ip>[/<prefix>]`, as the CNI conventions write requested addresses; the
+/// prefix is checked and dropped, as host-local does.
+pub fn parse_address(text: &str) -> Option<IpAddr> {
+    match parse_subnet(text) {
+        Some(net) => Some(net.addr()),
+        None => text.parse().ok(),
+    }
 }
 
 #[cfg(test)]
@@ -56,6 +65,25 @@ mod tests {
             "fd00::/129",
         ] {
             assert_eq!(parse_subnet(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn requested_addresses_may_carry_a_prefix() {
+        let ip = |text: &str| parse_address(text).map(|ip| ip.to_string());
+        assert_eq!(ip("10.0.0.5/24").as_deref(), Some("10.0.0.5"));
+        assert_eq!(ip("fd00::5").as_deref(), Some("fd00::5"));
+        for bad in [
+            "",
+            "10.0.0",
+            "10.0.0.5/33",
+            "10.0.0.5/",
+            "/24",
+            "010.0.0.1",
+            "010.0.0.1/24",
+            "fe80::1%eth0",
+        ] {
+            assert_eq!(ip(bad), None, "{bad:?}");
         }
     }
 }

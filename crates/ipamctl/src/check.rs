@@ -1,62 +1,68 @@
-//! Finds mistakes in conflists before a container uses them.
-//!
-//! Each submodule has one subject. Only [`host::Host`] reads anything but conflists.
+//! Finds what keeps a container from starting or an address from coming back, in conflists that no
+//! container uses yet. Each submodule has one subject.
 
-mod capabilities;
 mod collection;
 mod conflist_check;
+mod default_network;
 mod delegates;
 pub(crate) mod findings;
 mod folders;
-pub(crate) mod host;
-mod main_plugin;
-mod moved_ranges;
 mod overlaps;
 mod settings;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use default_network::taken_instead;
+
+use cni::Environment;
 use conflist::Conflist;
 
 use conflist_check::{Check, Checked};
-use findings::{Finding, Findings};
-use host::Host;
+use findings::Finding;
 
-pub(crate) use folders::are_roots;
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Depth {
+    /// Only the conflists.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for other projects' conflists"))]
+    Conflists,
+    /// Also whether plugins are installed, and the folders, as far as a container sees them.
+    Machine,
+    /// Also the versions that the plugins answer, and all folders.
+    Plugins,
+}
 
-/// The findings in the conflists that `is_wanted` selects, compared with all others.
+/// The findings in these conflists, each compared with the others.
 pub(crate) fn findings(
     conflists: &[Conflist],
-    is_wanted: impl Fn(&Conflist) -> bool,
-    host: &Host<'_>,
+    depth: Depth,
+    environment: &Environment,
 ) -> Vec<Finding> {
-    let conflists = conflists.iter();
-    let all: Vec<Checked<'_>> = conflists
-        .map(|conflist| Checked::read(conflist, host.environment))
-        .collect();
+    let read = |conflist| Checked::read(conflist, environment);
+    let all: Vec<Checked<'_>> = conflists.iter().map(read).collect();
     let overlaps = overlaps::of_pools(&all);
     let mut found = Vec::new();
-    for at in (0..all.len()).filter(|&at| is_wanted(all[at].conflist)) {
+    for (at, one) in all.iter().enumerate() {
         let mut check = Check {
             at,
             all: &all,
-            one: &all[at],
-            host,
-            findings: Findings::of(&all[at].conflist.file),
+            one,
+            depth,
+            environment,
+            findings: Vec::new(),
         };
         check.settings();
         check.plugins();
         check.ipam_gc();
-        if let Some(network) = &all[at].network {
+        if let Some(network) = &one.network {
             check.delegates(network);
             check.collection(network);
+            check.ranges(network);
             check.subnets_of_main_plugin(network);
-            check.capabilities(network);
             check.folders(network);
-            check.moved_ranges(network);
         }
         check.overlaps(&overlaps);
-        found.extend(check.findings.all);
+        found.extend(check.findings);
     }
     found
 }

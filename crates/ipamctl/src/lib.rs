@@ -2,13 +2,17 @@
 
 mod arguments;
 mod check;
+mod clusters;
 mod commands;
-mod context;
-mod leaks;
+mod container_list;
+mod evidence;
+mod inventory;
+mod network;
 mod node;
 mod output;
+mod pools;
 mod release;
-mod shared_pools;
+mod usage;
 
 use std::env;
 use std::io::{self, ErrorKind};
@@ -19,8 +23,22 @@ use cni::Environment;
 use tracing::level_filters::LevelFilter;
 
 pub use arguments::Arguments;
-use context::Context;
+use node::Node;
 use output::Output;
+
+/// What a command works on: the folders of the command line, the environment, the output.
+pub(crate) struct Context<'a> {
+    pub(crate) places: &'a arguments::Places,
+    pub(crate) environment: &'a Environment,
+    pub(crate) output: Output,
+}
+
+impl Context<'_> {
+    /// Reads this machine's conflists, and names on stderr those that can't be used.
+    pub(crate) fn node(&self) -> Node {
+        Node::read(self.places, self.environment)
+    }
+}
 
 /// The command line, for its man page and its completions.
 pub fn command_line() -> clap::Command {
@@ -41,7 +59,9 @@ pub fn main() -> ExitCode {
     let context = Context {
         places: &arguments.places,
         environment: &environment,
-        output: Output::of_process(arguments.json, &environment),
+        output: Output {
+            json: arguments.json,
+        },
     };
     match commands::run(&arguments.command, &context) {
         Ok(has_findings) => ExitCode::from(u8::from(has_findings)),

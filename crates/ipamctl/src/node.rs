@@ -1,33 +1,127 @@
-//! The networks of one machine, and who holds which of their addresses.
+//! This machine: its conflists, its networks, and the folders of their reservations and records.
 
-mod attachment;
-mod container_id;
-mod directory;
-mod docker;
-mod docker_memory;
-mod held_address;
-mod held_state;
-mod holders;
-mod inventory;
-mod machine;
-mod names;
-pub(crate) mod network;
-mod pool_usage;
-mod pools;
-mod selection;
-mod unconfigured;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::rc::Rc;
 
-pub(crate) use attachment::{NetworkAttachment, attachments};
-pub(crate) use container_id::{after_namespace, is_generated, is_of_a_build};
-pub(crate) use directory::Directory;
-pub(crate) use docker::{LostSubnet, Standing};
-pub(crate) use held_address::HeldAddress;
-pub(crate) use held_state::HeldState;
-pub(crate) use holders::held_addresses;
-pub(crate) use inventory::{Extent, Inventory};
-pub(crate) use machine::{Node, known_or_empty};
-pub(crate) use names::{Names, short_id};
-pub(crate) use network::Network;
-pub(crate) use pool_usage::{PoolUsage, Usage, large, pool_usages, slice};
-pub(crate) use pools::{PlacedPool, Pools, of_answer, of_ranges};
-pub(crate) use selection::{select, select_to_release};
+use chain::record::ListedRecord;
+use cni::Environment;
+use conflist::{Conflist, Found, Problem};
+
+use crate::arguments::Places;
+use crate::network::Network;
+use crate::output::warn;
+
+/// The runtimes' folders of plugins: podman's and containerd's.
+const CNI_PATH: &str =
+    "/opt/cni/bin:/usr/local/libexec/cni:/usr/libexec/cni:/usr/local/lib/cni:/usr/lib/cni";
+
+/// Folders of records within the state folder of `docker-ipam-delegated`: of addresses and of
+/// endpoints.
+const OF_DOCKER: [&str; 2] = ["records", "endpoints"];
+
+/// A machine, as its conflists describe it.
+pub(crate) struct Node {
+    /// All network configurations.
+    pub(crate) conflists: Vec<Conflist>,
+    /// The networks of ipam-delegated and host-local; the first one of several with the same name,
+    /// as in the runtimes.
+    pub(crate) networks: Vec<Network>,
+    /// Files and folders that can't be used.
+    pub(crate) problems: Vec<Problem>,
+    /// The environment of calls: that of this process, with `CNI_PATH`.
+    pub(crate) environment: Environment,
+    /// The folders of the command line.
+    pub(crate) places: Places,
+}
+
+impl Node {
+    /// Reads the conflists of these folders, and names unusable ones on stderr.
+    pub(crate) fn read(places: &Places, environment: &Environment) -> Self {
+        let found = match &places.kubeconfig {
+            // Nothing of this machine is meant.
+            Some(_) => Found::default(),
+            None => Found::in_folders(&places.conf_dir),
+        };
+        let node = Self::with(found, places, environment);
+        node.problems.iter().for_each(warn);
+        node
+    }
+
+    /// The node with these conflists.
+    pub(crate) fn with(found: Found, places: &Places, environment: &Environment) -> Self {
+        let cni_path = places.cni_path.as_deref().unwrap_or(CNI_PATH);
+        let mut node = Self {
+            conflists: found.conflists,
+            networks: Vec::new(),
+            problems: found.problems,
+            environment: environment.clone().with("CNI_PATH", cni_path),
+            places: places.clone(),
+        };
+        for conflist in &node.conflists {
+            if node.network(conflist.name.as_str()).is_some() {
+                continue;
+            }
+            match Network::of(conflist, environment) {
+                Ok(network) => node.networks.extend(network),
+                Err(reason) => node.problems.push(Problem::new(&conflist.file, reason)),
+            }
+        }
+        // host-local has no records, but a release locks a file there.
+        let of_host_local = node.networks.iter_mut().filter(|one| one.is_host_local);
+        of_host_local.for_each(|network| network.state_dir.clone_from(&places.state_dir));
+        node
+    }
+
+    /// The network of this name.
+    pub(crate) fn network(&self, name: &str) -> Option<&Network> {
+        let mut networks = self.networks.iter();
+        networks.find(|network| network.name.as_str() == name)
+    }
+
+    /// The folders with records.
+    pub(crate) fn state_dirs(&self) -> BTreeSet<PathBuf> {
+        let of_docker = OF_DOCKER.map(|name| self.places.docker_state_dir.join(name));
+        let networks = self.networks.iter();
+        let configured = networks.map(|network| network.state_dir.clone());
+        let default = self.places.state_dir.clone();
+        configured.chain([default]).chain(of_docker).collect()
+    }
+
+    /// The networks of these records that have no conflist, each as its newest ADD was configured:
+    /// Multus keeps its networks' configurations in the API server, Docker keeps its own.
+    pub(crate) fn unconfigured(
+        &self,
+        records: &[Rc<ListedRecord>],
+        problems: &mut Vec<Problem>,
+    ) -> Vec<Network> {
+        let unconfigured = records.iter().filter_map(|record| {
+            let content = record.content.as_ref().ok()?;
+            let network = record.network.as_str();
+            let is_known = self.network(network).is_some();
+            (!is_known).then_some((content.added, network, record))
+        });
+        let mut by_age: Vec<_> = unconfigured.collect();
+        by_age.sort_by_key(|(added, ..)| *added);
+        let mut newest = BTreeMap::new();
+        for (_, network, record) in by_age {
+            newest.insert(network, record);
+        }
+        let mut found = Vec::new();
+        for record in newest.into_values() {
+            match self.network_of(record) {
+                Ok(network) => found.extend(network),
+                Err(reason) => problems.push(Problem::new(&record.file, reason)),
+            }
+        }
+        found
+    }
+
+    /// The network of a record, as its ADD was configured.
+    fn network_of(&self, record: &ListedRecord) -> Result<Option<Network>, String> {
+        let content = record.content.as_ref().map_err(Clone::clone)?;
+        let config = content.raw_config().get();
+        let conflist = Conflist::parse(&record.file, config.as_bytes())?;
+        Network::of(&conflist, &self.environment)
+    }
+}

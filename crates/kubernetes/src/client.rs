@@ -1,323 +1,112 @@
-//! The client: requests to the API server, and the time limit for all of them together.
+//! A client of one API server: `kube`'s, with a connector of our own.
 
-mod answer;
-mod connection;
-mod exchange;
-mod failures;
-mod item;
-mod patience;
-mod proxy;
-mod request;
-mod resource;
-mod tls;
+use std::fmt::Display;
+use std::path::Path;
 
-pub use item::{Created, Deleted, Item, List, Replaced};
-pub use resource::{GROUP, OtherResource, Resource, Target, VERSION};
+use cluster::client::Executor;
+use cluster::{DEFAULT_TIMEOUT, Kind, StoreError, TimeLimit};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::Config;
+use kube::client::{Body, ConfigExt};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tower::ServiceBuilder;
 
-use std::time::SystemTime;
+use crate::failure::{Access, ended, failure};
 
-use cluster::{EngineError, Kind, TimeLimit};
-use cni::{Cancellation, Environment};
-use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
-
-use crate::Settings;
-use answer::{Answer, Verdict};
-use exchange::Started;
-use failures::{kept, refusal, unreadable};
-use request::Request;
-
-/// Most times that a list starts again after its page token has expired.
-const MOST_STARTS: u32 = 3;
-
-/// A client for one call. All of its requests together take no longer than
-/// `ipam.kubernetes.timeout`.
-pub struct Client<'a> {
-    settings: &'a Settings,
-    cancellation: Option<&'a dyn Cancellation>,
-    environment: Option<&'a Environment>,
-    /// Time limit of the requests.
-    pub time: TimeLimit,
-    /// `None` before the first request.
-    started: Option<Started>,
-    /// The API server's clock in the last answer.
-    date: Option<SystemTime>,
+/// A client of one API server. It connects with the first request.
+pub(crate) struct Client {
+    kube: kube::Client,
+    executor: Executor,
+    server: String,
 }
 
-impl<'a> Client<'a> {
-    /// A client. The kubeconfig is read, and a connection is made, with the first request.
-    pub fn new(settings: &'a Settings, cancellation: Option<&'a dyn Cancellation>) -> Self {
-        Self {
-            settings,
-            cancellation,
-            environment: None,
-            time: TimeLimit::new(settings.timeout),
-            started: None,
-            date: None,
-        }
-    }
-
-    /// The same client, with the proxy that these variables name, if the kubeconfig names none:
-    /// `HTTPS_PROXY` and `NO_PROXY`.
-    #[must_use]
-    pub fn with_environment(mut self, environment: &'a Environment) -> Self {
-        self.environment = Some(environment);
-        self
-    }
-
-    /// Identifies the cluster: a hash of the API server's URL and of its authorities.
+impl Client {
+    /// Reads a kubeconfig. `may_execute` says whether its `exec` may run: a plugin runs nothing from
+    /// outside of `CNI_PATH`.
     ///
     /// # Errors
     ///
-    /// [`cluster::Kind::Settings`]: the kubeconfig can't be read.
-    pub fn cluster_id(&mut self) -> Result<u64, EngineError> {
-        let kubeconfig = &self.start()?.kubeconfig;
-        let mut hash = Sha256::new_with_prefix(kubeconfig.server.to_string());
-        hash.update([0]);
-        hash.update(kubeconfig.authorities.as_deref().unwrap_or_default());
-        let hash = hash.finalize();
-        Ok(hash
-            .iter()
-            .take(8)
-            .fold(0, |id, byte| id << 8 | u64::from(*byte)))
-    }
-
-    /// The API server's clock in its last answer. Processes on different machines compare times by
-    /// this clock.
-    ///
-    /// # Errors
-    ///
-    /// [`cluster::Kind::Unable`]: the answer had no time.
-    pub fn server_time(&self) -> Result<SystemTime, EngineError> {
-        self.date.ok_or_else(|| {
-            let msg =
-                "Kubernetes' API doesn't say what time it is: its answers have no header Date";
-            EngineError::new(Kind::Unable, msg)
-        })
-    }
-
-    /// Reads an object as it is now; `None` if it doesn't exist.
-    ///
-    /// # Errors
-    ///
-    /// See [`cluster::Kind`].
-    pub fn get(
-        &mut self,
-        resource: impl Into<Target>,
-        name: &str,
-    ) -> Result<Option<Item>, EngineError> {
-        let request = Request::get(resource, name);
-        match self.call(&request)? {
-            (answer, Verdict::Executed) => Self::item(&request, &answer).map(Some),
-            (_, Verdict::Missing) => Ok(None),
-            (answer, _) => Err(refusal(self.settings, &request, &answer)),
-        }
-    }
-
-    /// Reads the objects of a resource, by pages, as they are when the first page is read.
-    /// `labels` is a selector such as `ipam-delegated.io/pool=blue`. With `only_metadata`, the
-    /// specs are null.
-    ///
-    /// # Errors
-    ///
-    /// See [`cluster::Kind`].
-    pub fn list(
-        &mut self,
-        resource: impl Into<Target>,
-        labels: Option<&str>,
-        only_metadata: bool,
-    ) -> Result<List, EngineError> {
-        let resource = resource.into();
-        let mut list = List::default();
-        let mut token: Option<String> = None;
-        let mut starts = 1;
-        loop {
-            let request = Request::list(resource.clone(), labels, only_metadata, token.as_deref());
-            match self.call(&request)? {
-                (answer, Verdict::Executed) => {
-                    let mut page = Self::object(&request, &answer)?;
-                    list.add(&request, &mut page)?;
-                    let next = page["metadata"]["continue"].as_str();
-                    match next.filter(|next| !next.is_empty()) {
-                        None => return Ok(list),
-                        // For example, a cache before the API server ignores the token.
-                        Some(next) if token.as_deref() == Some(next) => {
-                            let why = "its next page is the same page";
-                            return Err(unreadable(&request, why));
-                        }
-                        Some(next) => token = Some(next.to_owned()),
-                    }
-                }
-                (_, Verdict::Expired) if starts < MOST_STARTS => {
-                    starts += 1;
-                    (list, token) = (List::default(), None);
-                }
-                (answer, _) => return Err(refusal(self.settings, &request, &answer)),
-            }
-        }
-    }
-
-    /// Creates an object. With `dry_run`, the API server only checks the creation.
-    ///
-    /// # Errors
-    ///
-    /// See [`cluster::Kind`]. With [`cluster::Kind::Lost`] and [`cluster::Kind::Cancelled`], it may have been
-    /// created.
-    pub fn create(
-        &mut self,
-        resource: Resource,
-        object: &Value,
-        dry_run: bool,
-    ) -> Result<Created, EngineError> {
-        let request = Request::create(resource, object, dry_run);
-        match self.call(&request)? {
-            (answer, Verdict::Executed) => Self::item(&request, &answer)
-                .map(Box::new)
-                .map(Created::Done),
-            (_, Verdict::Exists) => Ok(Created::Exists),
-            (answer, _) => Err(refusal(self.settings, &request, &answer)),
-        }
-    }
-
-    /// Replaces an object, if it still has the `metadata.resourceVersion` (and `uid`) of the new
-    /// object.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::create`].
-    pub fn replace(
-        &mut self,
-        resource: Resource,
-        object: &Value,
-        dry_run: bool,
-    ) -> Result<Replaced, EngineError> {
-        self.replace_by(&Request::replace(resource, object, dry_run))
-    }
-
-    /// Sets annotations of an object, if the object still has this revision. A value of `None`
-    /// removes the annotation.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::create`].
-    pub fn annotate(
-        &mut self,
-        resource: Resource,
-        item: &Item,
-        annotations: &[(&str, Option<&str>)],
-    ) -> Result<Replaced, EngineError> {
-        let annotations: Map<String, Value> = annotations
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), Value::from(*value)))
-            .collect();
-        let patch = json!({"metadata": {
-            "name": item.name,
-            "uid": item.uid,
-            "resourceVersion": item.revision.to_string(),
-            "annotations": annotations,
-        }});
-        self.replace_by(&Request::merge(resource, &patch))
-    }
-
-    /// Replaces the status of an object, if the object still has the `metadata.resourceVersion` of
-    /// the new one.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::create`].
-    pub fn replace_status(
-        &mut self,
-        resource: Resource,
-        object: &Value,
-    ) -> Result<Replaced, EngineError> {
-        self.replace_by(&Request::replace_status(resource, object))
-    }
-
-    /// Sets keys of an object's status. If the patch has a `metadata.resourceVersion`, the object
-    /// must have it. A value of null removes the key.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::create`].
-    pub fn merge_status(
-        &mut self,
-        resource: Resource,
-        patch: &Value,
-    ) -> Result<Replaced, EngineError> {
-        self.replace_by(&Request::merge_status(resource, patch))
-    }
-
-    fn replace_by(&mut self, request: &Request) -> Result<Replaced, EngineError> {
-        match self.call(request)? {
-            (answer, Verdict::Executed) => Self::item(request, &answer)
-                .map(Box::new)
-                .map(Replaced::Done),
-            (_, Verdict::Changed) => Ok(Replaced::Changed),
-            (_, Verdict::Missing) => Ok(Replaced::Missing),
-            (answer, _) => Err(refusal(self.settings, request, &answer)),
-        }
-    }
-
-    /// Deletes an object. If `uid` or `resourceVersion` is given, the object must have it.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::create`].
-    pub fn delete(
-        &mut self,
-        resource: impl Into<Target>,
-        name: &str,
-        uid: Option<&str>,
-        revision: Option<i64>,
-    ) -> Result<Deleted, EngineError> {
-        let request = Request::delete(resource, name, uid, revision);
-        match self.call(&request)? {
-            (answer, Verdict::Executed) => {
-                let object = Self::object(&request, &answer)?;
-                let finalizers = &object["metadata"]["finalizers"];
-                if object["status"] == "Success" {
-                    Ok(Deleted::Done)
-                } else if object["metadata"]["name"] == name && finalizers.is_array() {
-                    Err(kept(&request, finalizers))
-                } else {
-                    Err(unreadable(&request, &answer.said()))
-                }
-            }
-            (_, Verdict::Changed) => Ok(Deleted::Changed),
-            (_, Verdict::Missing) => Ok(Deleted::Missing),
-            (answer, _) => Err(refusal(self.settings, &request, &answer)),
-        }
-    }
-
-    fn item(request: &Request, answer: &Answer) -> Result<Item, EngineError> {
-        let mut object = Self::object(request, answer)?;
-        if !request.changes
-            && !request.body.is_empty()
-            && object["metadata"]["resourceVersion"].is_null()
-        {
-            // The object of a dry run has no revision.
-            object["metadata"]["resourceVersion"] = "0".into();
-        }
-        let item = Item::in_answer(request, object);
-        let item = item.map_err(|error| unreadable(request, &error.msg))?;
-        match item.name == request.name {
-            true => Ok(item),
-            false => Err(unreadable(request, &answer.said())),
-        }
-    }
-
-    /// The object in an answer. An answer without an object of the expected kind is an error: it
-    /// may not be from an API server.
-    fn object(request: &Request, answer: &Answer) -> Result<Value, EngineError> {
-        let is_expected = |object: &Value| {
-            let kind = object["kind"].as_str();
-            kind.is_some_and(|kind| request.expects(kind))
+    /// [`Kind::Settings`], naming the file: it can't be read, is invalid, or needs what this client
+    /// hasn't.
+    pub(crate) fn read(kubeconfig: &Path, may_execute: bool) -> Result<Self, StoreError> {
+        let refused = |why: &dyn Display| {
+            StoreError::new(Kind::Settings, format!("{}: {why}", kubeconfig.display()))
         };
-        let object = answer.object().filter(is_expected);
-        object.ok_or_else(|| {
-            let said = answer.said();
-            let why = format!("{said}; the kubeconfig's server may be no API server");
-            unreadable(request, &why)
+        let document = Kubeconfig::read_from(kubeconfig).map_err(|error| refused(&error))?;
+        let has_proxy = |document: &Kubeconfig| {
+            let clusters = document.clusters.iter();
+            clusters
+                .filter_map(|named| named.cluster.as_ref())
+                .any(|cluster| cluster.proxy_url.is_some())
+        };
+        if has_proxy(&document) {
+            return Err(refused(&"proxy-url isn't supported"));
+        }
+        let executor = Executor::new()?;
+        let connected = executor.run(
+            connect(document, may_execute),
+            &TimeLimit::new(DEFAULT_TIMEOUT, None),
+            DEFAULT_TIMEOUT,
+        );
+        let (kube, server) = connected
+            .map_err(|_| refused(&"it can't be read in time"))?
+            .map_err(|why| refused(&why))?;
+        Ok(Self {
+            kube,
+            executor,
+            server,
         })
     }
+
+    /// Sends requests. An error of `kube` is an answer, too.
+    pub(crate) fn send<T, F>(
+        &self,
+        time: &TimeLimit<'_>,
+        access: Access,
+        requests: impl FnOnce(kube::Client) -> F,
+    ) -> Result<kube::Result<T>, StoreError>
+    where
+        F: Future<Output = kube::Result<T>>,
+    {
+        let requests = requests(self.kube.clone());
+        let outcome = self.executor.run(requests, time, time.attempt());
+        outcome.map_err(|cause| ended(cause, &self.server, access))
+    }
+
+    /// The failure for an error of `kube`.
+    pub(crate) fn failure(&self, error: &kube::Error, access: Access) -> StoreError {
+        failure(error, &self.server, access)
+    }
+}
+
+/// A client for the current context of a kubeconfig, and the API server's URL.
+async fn connect(
+    document: Kubeconfig,
+    may_execute: bool,
+) -> Result<(kube::Client, String), String> {
+    let current_context = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(document, &current_context).await;
+    let config = config.map_err(|error| error.to_string())?;
+    let auth = &config.auth_info;
+    if auth.exec.is_some() && !may_execute || auth.auth_provider.is_some() {
+        return Err("exec and auth-provider aren't supported".to_owned());
+    }
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    // Without it, the first request waits for the delayed acknowledgement of the handshake.
+    tcp.set_nodelay(true);
+    let text = |error: kube::Error| cluster::client::reason(&error);
+    let tls = config
+        .rustls_https_connector_with_connector(tcp)
+        .map_err(text)?;
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(text)?)
+        .layer(config.extra_headers_layer().map_err(text)?)
+        .map_err(tower::BoxError::from)
+        .service(legacy::Client::builder(TokioExecutor::new()).build::<_, Body>(tls));
+    let server = config.cluster_url.to_string();
+    Ok((kube::Client::new(service, config.default_namespace), server))
 }

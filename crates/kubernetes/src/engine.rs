@@ -1,327 +1,168 @@
-//! The cluster's engine on Kubernetes' API: each object of the rules is one object of the API.
+//! `ipam.kubernetes` and `ipam.node`: which API server, and which node calls.
 
-mod attachments;
-mod commit;
-mod explanation;
-mod guards;
-mod import;
-mod marks;
-mod overlaps;
-mod reads;
-mod restore_notes;
-
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cluster::{
-    Change, EngineError, Found, Group, Key, Kind as Failure, Moment, Outcome, Read, Stored,
-    TimeLimit,
-};
-use cni::{Args, Call, Cancellation, Environment};
-use ipam::Interval;
-use state_files::boot_id;
+use cluster::{DEFAULT_TIMEOUT, Engine, Inventory, Node, TimeLimit};
+use cni::{Cancellation, Error, Object};
+use kube::config::{Kubeconfig, NamedContext};
 
-use crate::held_index::HeldIndex;
-use crate::names::object_of;
-use crate::objects::{self, Pod, held, is_label_value, label, stored};
-use crate::view::View;
-use crate::{Client, Cluster, Item, Resource};
-use explanation::Taken;
-pub(crate) use restore_notes::RESTORE;
+use crate::Kubernetes;
+use crate::client::Client;
+use crate::names::is_dns_subdomain;
 
-/// After this number of successive creations of taken addresses that the view showed as free, the
-/// pool's addresses are listed.
-const MOST_MISSES: u32 = 8;
+/// Name of the extension of a kubeconfig's context in which the installer writes the node's name.
+const EXTENSION: &str = "ipam-delegated.io";
 
-/// The engine of one call. It connects with the first request.
-pub struct Engine<'a> {
-    /// The client.
-    pub client: Client<'a>,
-    node: &'a str,
-    pod: Pod,
-    index: Option<HeldIndex>,
-    /// The node's registration, if this call has just read it, for a following release.
-    registration: Option<Item>,
-    /// See [`Self::last_restore`]; `None` before the registration was read.
-    last_restore: Option<String>,
-    view: View,
-    /// Addresses that this call has noted in the view and has not tried to create, by pool.
-    asked_for: HashSet<(String, IpAddr)>,
-    /// The blocks of a pool. They are listed once in a call.
-    blocks: HashMap<String, BTreeSet<Key>>,
-    /// The [`Item::spec_id`] of each pool, when the pools were listed.
-    listed_pools: HashMap<String, String>,
-    misses: u32,
-    /// The address that the last change could not create.
-    taken: Option<Taken>,
-    moment: Option<Moment>,
-}
+/// Value of `ipam.kubernetes` in messages.
+const EXAMPLE: &str = "{\"kubeconfig\": \"/etc/cni/net.d/ipam-delegated.kubeconfig\"}";
 
-impl<'a> Engine<'a> {
-    /// The engine of a plugin's call.
-    pub fn new(cluster: &'a Cluster, call: &Call<'a>) -> Self {
-        let mut engine = Self::of(cluster, call.environment, call.cancellation);
-        // The pod is only for people: unreadable arguments name no pod.
-        let arguments = Args::parse(&call.environment.text("CNI_ARGS")).unwrap_or_default();
-        let value = |key: &str| {
-            let found = arguments.get(key).filter(|value| !value.is_empty());
-            found.map(str::to_owned)
-        };
-        engine.set_pod(value("K8S_POD_NAMESPACE"), value("K8S_POD_NAME"));
-        engine
-    }
+/// Pools and addresses in Kubernetes' API.
+pub const ENGINE: &dyn Engine = &KubernetesEngine;
 
-    /// Sets the pod for the addresses that are created from now on.
-    pub fn set_pod(&mut self, namespace: Option<String>, name: Option<String>) {
-        self.pod = Pod { namespace, name };
-    }
+#[derive(Debug)]
+struct KubernetesEngine;
 
-    /// The engine of a tool.
-    pub fn of(
-        cluster: &'a Cluster,
-        environment: &'a Environment,
-        cancellation: Option<&'a dyn Cancellation>,
-    ) -> Self {
-        let client = Client::new(&cluster.settings, cancellation).with_environment(environment);
-        let node = &cluster.node;
-        // Without a node, nothing is cached.
-        let (index, view) = match node.name.as_str() {
-            "" => (None, View::none()),
-            name => (
-                Some(HeldIndex::open(
-                    &node.state_dir,
-                    name,
-                    boot_id(environment).as_deref(),
-                )),
-                View::open(
-                    &node.cache_dir,
-                    &cluster.settings.kubeconfig,
-                    node.timeout / 4,
-                ),
-            ),
-        };
-        Self {
-            index,
-            registration: None,
-            last_restore: None,
-            view,
-            client,
-            node: &node.name,
-            pod: Pod::default(),
-            asked_for: HashSet::new(),
-            blocks: HashMap::new(),
-            listed_pools: HashMap::new(),
-            misses: 0,
-            taken: None,
-            moment: None,
-        }
-    }
-
-    /// The object of a key, with its value; `None` if it doesn't exist.
-    fn object(&mut self, key: &Key) -> Result<Option<(Item, Stored)>, EngineError> {
-        let Some((kind, name)) = object_of(key) else {
-            return Ok(None);
-        };
-        let item = self.client.get(kind, &name)?;
-        Ok(item.and_then(|item| {
-            let mut found = stored(kind, &item);
-            if let Key::Held(wanted) = key {
-                found.key = Key::Held(held(&item).filter(|held| held == wanted)?);
-            }
-            Some((item, found))
-        }))
-    }
-
-    /// The objects of a kind with this label.
-    fn labelled(
-        &mut self,
-        kind: Resource,
-        with: Option<(&str, &str)>,
-        metadata_only: bool,
-    ) -> Result<Vec<Item>, EngineError> {
-        // A value that can't be a label has no label, so all objects are listed.
-        let with = with.filter(|(_, value)| is_label_value(value));
-        let selector = with.map(|(name, value)| format!("{}={value}", label(name)));
-        let list = self.client.list(kind, selector.as_deref(), metadata_only)?;
-        self.saw(list.revision)?;
-        Ok(list.items)
-    }
-
-    /// Notes the latest revision of the API server, from a list or a change.
-    fn saw(&mut self, revision: i64) -> Result<(), EngineError> {
-        let cluster = self.client.cluster_id()?;
-        let latest = self
-            .moment
-            .map_or(revision, |seen| seen.revision.max(revision));
-        self.moment = Some(Moment {
-            cluster,
-            revision: latest,
-        });
-        Ok(())
-    }
-
-    /// The objects of a pool, or of all pools.
-    fn of_pool(
-        &mut self,
-        kind: Resource,
-        pool: Option<&str>,
-        with_values: bool,
-    ) -> Result<Vec<Stored>, EngineError> {
-        let with = pool.map(|pool| ("pool", pool));
-        let items = self.labelled(kind, with, !with_values)?;
-        let mut all: Vec<Stored> = items.iter().map(|item| stored(kind, item)).collect();
-        all.retain(|stored| match &stored.key {
-            Key::Address(of, _) | Key::Block(of, _) | Key::StickyKey(of, _) => {
-                pool.is_none_or(|pool| of == pool)
-            }
-            _ => pool.is_none(),
-        });
-        Ok(all)
-    }
-
-    /// The names of a pool's addresses, for a search. The list may be from another process.
-    fn addresses(&mut self, pool: &str) -> Result<Vec<Stored>, EngineError> {
-        let listed = self.beside_view(|engine, view, time| {
-            view.list(pool, time, || {
-                let all = engine.of_pool(Resource::Address, Some(pool), false)?;
-                let ip = |stored: &Stored| match stored.key {
-                    Key::Address(_, ip) => Some(ip),
-                    _ => None,
-                };
-                Ok(all.iter().filter_map(ip).collect())
-            })
-        });
-        self.misses = 0;
-        let stored = |ip| Stored {
-            key: Key::Address(pool.to_owned(), ip),
-            value: Vec::new(),
-            revision: 0,
-        };
-        Ok(listed?.into_iter().map(stored).collect())
-    }
-
-    /// Calls `f` with the view, and with the time for which it may wait for another process. The
-    /// other half of the time is for this process's own requests, if the other one is stopped.
-    fn beside_view<T>(&mut self, f: impl FnOnce(&mut Self, &View, Duration) -> T) -> T {
-        let time = self.client.time.remaining() / 2;
-        let view = std::mem::replace(&mut self.view, View::none());
-        let done = f(self, &view, time);
-        self.view = view;
-        done
-    }
-
-    /// True if the view shows an address as free. After many wrong answers, the view is replaced.
-    fn seems_free(&mut self, pool: &str, ip: IpAddr) -> Result<bool, EngineError> {
-        if self.misses >= MOST_MISSES {
-            self.addresses(pool)?;
-        }
-        Ok(!self.view.has(pool, ip))
-    }
-}
-
-impl Drop for Engine<'_> {
-    /// Addresses that were noted and not requested are free in the view again.
-    fn drop(&mut self) {
-        for (pool, ip) in &self.asked_for {
-            self.view.note(pool, *ip, false);
-        }
-    }
-}
-
-impl cluster::Engine for Engine<'_> {
+impl Engine for KubernetesEngine {
     fn name(&self) -> &'static str {
         "kubernetes"
     }
 
-    fn path(&self, key: &Key) -> String {
-        match (object_of(key), key) {
-            (Some((kind, name)), _) => objects::path(kind, &name),
-            (None, Key::Foreign(path)) => path.clone(),
-            (None, other) => format!("{other:?}"),
-        }
+    fn allocator(&self) -> &'static str {
+        "ipam-da-kubernetes"
     }
 
-    fn time(&mut self) -> &mut TimeLimit {
-        &mut self.client.time
+    fn open<'a>(
+        &self,
+        ipam: &Object,
+        cancellation: Option<&'a dyn Cancellation>,
+    ) -> Result<Box<dyn Inventory + 'a>, Error> {
+        let settings = Settings::read(ipam)?;
+        let time = TimeLimit::new(settings.timeout, cancellation);
+        let client = Client::read(&settings.kubeconfig, false)?;
+        Ok(Box::new(Kubernetes::new(client, time)))
     }
 
-    fn moment(&self) -> Option<Moment> {
-        self.moment
+    fn file(&self, ipam: &Object) -> Result<PathBuf, Error> {
+        Settings::read(ipam).map(|settings| settings.kubeconfig)
     }
 
-    /// The ID depends on the kubeconfig's URL and authorities.
-    fn has_one_id(&self) -> bool {
-        false
-    }
-
-    fn remembers(&self) -> bool {
-        true
-    }
-
-    fn asks_for(&mut self, pool: &str, ip: IpAddr) -> bool {
-        let is_ours = self.view.claim(pool, ip);
-        if is_ours {
-            self.asked_for.insert((pool.to_owned(), ip));
-        }
-        is_ours
-    }
-
-    fn seen_reserved(&mut self, pool: &str) -> Option<Vec<Interval>> {
-        (self.misses < MOST_MISSES).then(|| self.view.reserved(pool))?
-    }
-
-    fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
-        reads.iter().map(|read| self.answer(read)).collect()
-    }
-
-    fn list(&mut self, group: &Group, with_values: bool) -> Result<Vec<Stored>, EngineError> {
-        let all = match group {
-            // To find a free address. If many callers find a pool full, one requests the list.
-            Group::Addresses(Some(pool)) if !with_values => self.addresses(pool)?,
-            Group::Marks => {
-                let marks = self.marks()?;
-                if marks.is_empty() {
-                    self.sweep_or_leave()?;
-                }
-                marks
-            }
-            Group::Pools => {
-                let pools = self.labelled(Resource::Pool, None, false)?;
-                let spec_ids = pools.iter().map(|pool| (pool.name.clone(), pool.spec_id()));
-                self.listed_pools = spec_ids.collect();
-                let stored = |pool| stored(Resource::Pool, pool);
-                pools.iter().map(stored).collect()
-            }
-            _ => self.group(group, with_values)?,
+    /// `ipam.node`, else the node that the kubeconfig names, else the host's name.
+    fn node(&self, ipam: &Object) -> Result<Node, Error> {
+        let configured: Option<String> = ipam.read("ipam", "node")?;
+        let name = match configured.filter(|name| !name.is_empty()) {
+            Some(name) => Some(name),
+            None => node_of_kubeconfig(&Settings::read(ipam)?.kubeconfig)?,
         };
-        for stored in &all {
-            if let Key::Foreign(key) = &stored.key {
-                tracing::warn!(key, "this object isn't ours; it is left alone");
-            }
+        let node = match name {
+            Some(name) => Node {
+                name,
+                machine: None,
+            },
+            None => Node::named(ipam)?,
+        };
+        if !is_dns_subdomain(&node.name) {
+            return Err(Error::config(format!(
+                "ipam.node: {:?} is no name of a Node object: it must be a DNS name in lower case",
+                node.name
+            )));
         }
-        Ok(all)
+        Ok(node)
     }
+}
 
-    fn commit(&mut self, change: &Change) -> Result<Outcome, EngineError> {
-        self.taken = None;
-        let done = match change.dry_run {
-            true => self.try_out(change).map(|()| false)?,
-            false => self.make(change)?,
-        };
-        let found = match done {
-            true => Vec::new(),
-            false => self.explain(change)?,
-        };
-        Ok(Outcome {
-            done,
-            resent: false,
-            found,
+/// `ipam.kubernetes`.
+struct Settings {
+    kubeconfig: PathBuf,
+    timeout: Duration,
+}
+
+impl Settings {
+    fn read(ipam: &Object) -> Result<Self, Error> {
+        let path = "ipam.kubernetes";
+        let settings: Option<Object> = ipam.read("ipam", "kubernetes")?;
+        let settings = settings.unwrap_or_default();
+        let kubeconfig = settings.absolute_path(path, "kubeconfig")?;
+        let kubeconfig = kubeconfig.ok_or_else(|| {
+            Error::config(format!("{path}.kubeconfig is missing, as in {EXAMPLE}"))
+        })?;
+        let timeout = settings.duration(path, "timeout")?;
+        Ok(Self {
+            kubeconfig,
+            timeout: timeout.unwrap_or(DEFAULT_TIMEOUT),
         })
     }
 }
 
-/// The error for a change whose objects can't be written to this engine.
-fn unable(msg: impl Into<String>) -> EngineError {
-    EngineError::new(Failure::Unable, msg)
+/// The node that a kubeconfig names; `None` if it has no extension of ours.
+///
+/// # Errors
+///
+/// Code 7 if it can't be read: another name would be a guess.
+fn node_of_kubeconfig(path: &Path) -> Result<Option<String>, Error> {
+    let document = Kubeconfig::read_from(path)
+        .map_err(|error| Error::config(format!("{}: {error}", path.display())))?;
+    let is_current = |named: &&NamedContext| Some(&named.name) == document.current_context.as_ref();
+    let context = document.contexts.iter().find(is_current);
+    let context = context.and_then(|named| named.context.as_ref());
+    let mut extensions = context
+        .into_iter()
+        .flat_map(|context| context.extensions.iter().flatten());
+    let ours = extensions.find(|named| named.name == EXTENSION);
+    Ok(ours.and_then(|named| named.extension["node"].as_str().map(str::to_owned)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(kubernetes: &str, node: &str) -> Result<Node, Error> {
+        let ipam = format!(r#"{{"kubernetes":{kubernetes},"node":{node:?}}}"#);
+        ENGINE.node(&serde_json::from_str(&ipam).unwrap())
+    }
+
+    #[test]
+    fn without_ipam_node_the_node_is_the_kubeconfigs() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let kubeconfig = |extension: &str| {
+            let content = format!(
+                r#"{{"current-context":"c","contexts":[{{"name":"c","context":{{"cluster":"c","extensions":
+                    [{{"name":{extension:?},"extension":{{"node":"worker-1"}}}}]}}}}]}}"#
+            );
+            std::fs::write(file.path(), content).unwrap();
+            node(&format!(r#"{{"kubeconfig":{:?}}}"#, file.path()), "")
+        };
+        assert_eq!(kubeconfig("ipam-delegated.io").unwrap().name, "worker-1");
+        let others = kubeconfig("example.org");
+        assert!(others.is_err() || others.unwrap().name != "worker-1");
+        // What can't be read doesn't make it the host's name.
+        let refused = node(r#"{"kubeconfig":"/nowhere/kubeconfig"}"#, "").unwrap_err();
+        assert!(refused.msg.contains("/nowhere/kubeconfig"), "{refused}");
+    }
+
+    #[test]
+    fn a_node_is_named_as_an_object_can_be() {
+        let name = |name| node(r#"{"kubeconfig":"/none"}"#, name);
+        assert_eq!(name("n1.example").unwrap().name, "n1.example");
+        for wrong in ["N1", "n_1", "n1-", "a..b"] {
+            let error = name(wrong).unwrap_err();
+            assert_eq!(error.code, cni::code::INVALID_CONFIG);
+            assert!(error.msg.contains("ipam.node"), "{error}");
+        }
+    }
+
+    #[test]
+    fn settings_need_a_kubeconfig() {
+        for (settings, key) in [
+            ("{}", "ipam.kubernetes.kubeconfig"),
+            (r#"{"kubeconfig":"k"}"#, "ipam.kubernetes.kubeconfig"),
+            (
+                r#"{"kubeconfig":"/k","timeout":"1 fortnight"}"#,
+                "ipam.kubernetes.timeout",
+            ),
+        ] {
+            let error = node(settings, "").unwrap_err();
+            assert!(error.msg.contains(key), "{error}");
+        }
+    }
 }

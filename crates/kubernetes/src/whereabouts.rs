@@ -1,112 +1,135 @@
-//! Reads the addresses that whereabouts has allocated to pods, with the attachment of each.
+//! What whereabouts has given to pods, for `ipamctl import --from-whereabouts`.
 //!
-//! whereabouts keeps the allocations of a range in one `IPPool` object: offset, container ID and
-//! pod. The pod has the node's name, and its Multus status has the network's name.
+//! whereabouts has an object `IPPool` for each range: `spec.range` is an address with a prefix length,
+//! `spec.allocations` has decimal offsets from that address.
 
-mod attachment;
-mod ip_pool;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::SystemTime;
 
-use std::collections::{BTreeMap, BTreeSet};
+use cluster::{Holder, Kind, StoreError, rfc3339};
+use ipam::{Interval, IpNet};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ApiResource, GroupVersionKind, ListParams, Object};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
-use cluster::EngineError;
-use serde_json::Value;
+use crate::Kubernetes;
 
-use crate::{Client, List, OtherResource};
-use attachment::Pods;
+/// Annotation of Multus with the addresses of a pod.
+const STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 
-pub use attachment::PodAttachment;
-pub use ip_pool::Allocation;
-
-/// The allocations of whereabouts.
-#[derive(Debug, Default)]
-pub struct Given {
-    /// Each allocation with its attachment, or the reason why its attachment is unknown.
-    pub allocations: Vec<(Allocation, Result<PodAttachment, String>)>,
-    /// Messages about unreadable objects, and about reservations without an allocation.
-    pub unread: Vec<String>,
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct IpPool {
+    range: String,
+    #[serde(default)]
+    allocations: BTreeMap<String, Allocation>,
 }
 
-/// The allocations at one time, for a comparison with a later time.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Snapshot {
-    /// Specs of the `IPPool` objects, by namespace and name.
-    pools: BTreeMap<String, Value>,
-    /// Specs of the `OverlappingRangeIPReservation` objects, by namespace and name.
-    reservations: BTreeMap<String, Value>,
+/// An address that whereabouts has given to an interface of a pod.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Allocation {
+    /// ID of the pod's sandbox.
+    #[serde(rename = "id")]
+    pub container_id: String,
+    /// Namespace and name of the pod: `shop/web-0`.
+    #[serde(rename = "podref")]
+    pub pod: String,
+    /// The interface; missing in whereabouts before 0.7.
+    pub ifname: Option<String>,
 }
 
-impl Snapshot {
-    /// Reads the current allocations.
+impl Kubernetes<'_> {
+    /// The allocations of all `IPPool`s.
     ///
     /// # Errors
     ///
-    /// See [`cluster::Kind`].
-    pub fn read(client: &mut Client<'_>) -> Result<Self, EngineError> {
-        Ok(Self {
-            pools: specs(client.list(OtherResource::IpPool, None, false)?),
-            reservations: specs(client.list(OtherResource::OverlappingReservation, None, false)?),
-        })
-    }
-
-    /// The objects that differ from those of an earlier snapshot, by kind, namespace and name.
-    pub fn changed_since(&self, earlier: &Self) -> Vec<String> {
-        let mut changed = differing("IPPool", &self.pools, &earlier.pools);
-        changed.extend(differing(
-            "OverlappingRangeIPReservation",
-            &self.reservations,
-            &earlier.reservations,
-        ));
-        changed
-    }
-
-    /// The allocations with their attachments. Reads each pod.
-    ///
-    /// # Errors
-    ///
-    /// See [`cluster::Kind`].
-    pub fn given(&self, client: &mut Client<'_>) -> Result<Given, EngineError> {
-        let mut given = Given::default();
-        let mut pods = Pods::new(client);
-        for (name, spec) in &self.pools {
-            for allocation in ip_pool::allocations(name, spec) {
-                match allocation {
-                    Ok(allocation) => {
-                        let attachment = pods.attachment(&allocation)?;
-                        given.allocations.push((allocation, attachment));
-                    }
-                    Err(problem) => given.unread.push(problem),
-                }
+    /// Those of a read; [`Kind::Unable`] for a malformed object.
+    pub fn whereabouts(&self) -> Result<Vec<(IpAddr, Allocation)>, StoreError> {
+        let kind = GroupVersionKind::gvk("whereabouts.cni.cncf.io", "v1alpha1", "IPPool");
+        let kind = ApiResource::from_gvk(&kind);
+        let listed = self.read_with(|kube| async move {
+            let objects: Api<Object<IpPool, Value>> = Api::all_with(kube, &kind);
+            objects.list(&ListParams::default()).await
+        })?;
+        let mut all = Vec::new();
+        for IpPool { range, allocations } in listed.items.into_iter().map(|object| object.spec) {
+            for (offset, allocation) in allocations {
+                let malformed = || format!("IPPool {range}: there is no address {offset}");
+                let ip = address(&range, &offset);
+                let ip = ip.ok_or_else(|| StoreError::new(Kind::Unable, malformed()))?;
+                all.push((ip, allocation));
             }
         }
-        given
-            .allocations
-            .sort_by_key(|(allocation, _)| allocation.ip);
-        let allocations = given.allocations.iter().map(|(allocation, _)| allocation);
-        let reservations = self.reservations.iter();
-        let unmatched = ip_pool::without_allocation(allocations, reservations);
-        given.unread.extend(unmatched);
-        Ok(given)
+        Ok(all)
+    }
+
+    /// The holder of an allocated address, if its pod has the address by Multus' status; or the reason
+    /// why there is none. Network and pool are for the caller to name.
+    ///
+    /// # Errors
+    ///
+    /// Those of a read.
+    pub fn holder_of(
+        &self,
+        ip: IpAddr,
+        allocation: &Allocation,
+    ) -> Result<Result<Holder, &'static str>, StoreError> {
+        let (namespace, name) = allocation.pod.split_once('/').unwrap_or_default();
+        let pod: Option<Pod> =
+            self.read_with(
+                |kube| async move { Api::namespaced(kube, namespace).get_opt(name).await },
+            )?;
+        let Some(pod) = pod else {
+            return Ok(Err("there is no such pod"));
+        };
+        let annotations = pod.metadata.annotations.unwrap_or_default();
+        let status = annotations.get(STATUS);
+        if !status.is_some_and(|status| status.contains(&format!("\"{ip}\""))) {
+            return Ok(Err("the pod doesn't have it by its network-status"));
+        }
+        let Some(node) = pod.spec.and_then(|spec| spec.node_name) else {
+            return Ok(Err("the pod has no node"));
+        };
+        let Some(ifname) = &allocation.ifname else {
+            return Ok(Err("its IPPool doesn't name the interface"));
+        };
+        Ok(Ok(Holder {
+            node,
+            machine: None,
+            network: String::new(),
+            container_id: allocation.container_id.clone(),
+            ifname: ifname.clone(),
+            pool: String::new(),
+            since: rfc3339(SystemTime::now()),
+            namespace: Some(namespace.to_owned()),
+            pod: Some(name.to_owned()),
+            other: Map::new(),
+        }))
     }
 }
 
-/// The objects of a kind that differ, by kind, namespace and name.
-fn differing(
-    kind: &str,
-    now: &BTreeMap<String, Value>,
-    then: &BTreeMap<String, Value>,
-) -> Vec<String> {
-    let names: BTreeSet<&String> = now.keys().chain(then.keys()).collect();
-    let changed = names
-        .into_iter()
-        .filter(|name| now.get(*name) != then.get(*name));
-    changed.map(|name| format!("{kind} {name}")).collect()
+/// Offsets count from the address of the range, not from the first address of its subnet.
+fn address(range: &str, offset: &str) -> Option<IpAddr> {
+    let range: IpNet = range.parse().ok()?;
+    Interval::new(range.addr(), range.broadcast())?.nth(offset.parse().ok()?)
 }
 
-/// The specs of objects, by namespace and name.
-fn specs(list: List) -> BTreeMap<String, Value> {
-    let named = list.items.into_iter().map(|item| {
-        let name = format!("{}/{}", item.namespace, item.name);
-        (name, item.spec)
-    });
-    named.collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_counts_from_the_address_of_the_range() {
+        let text = |range, offset| address(range, offset).map(|ip| ip.to_string());
+        assert_eq!(text("10.40.0.16/24", "3").as_deref(), Some("10.40.0.19"));
+        assert_eq!(text("fd00::10/64", "16").as_deref(), Some("fd00::20"));
+        for (range, offset) in [
+            ("10.40.0.16/24", "300"),
+            ("10.40.0.0/24", "x"),
+            ("lan", "1"),
+        ] {
+            assert_eq!(text(range, offset), None);
+        }
+    }
 }

@@ -1,40 +1,35 @@
 //! Opens the directories below host-local's `dataDir` on behalf of one network.
 
-use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use cni::{Error, NetworkName};
-use state_files::{FileId, StateFolder, names_in};
+use cni::{Cancellation, Error, NetworkName};
+use state_files::{FileId, MOST_RACES, parsed_names_in};
 
-use crate::directory::{Directory, is_no_directory};
-use crate::leftover_indexes;
+use crate::directory::Directory;
 use crate::lock::Lock;
 use crate::new_file;
-use crate::settings::Settings;
 use crate::store::Store;
 
-/// Number of attempts to take the locks, if others replace the lock files meanwhile.
-const MOST_ATTEMPTS: usize = 100;
+/// The folder of the reservations, and the network that uses them.
+#[derive(Clone)]
+pub struct Settings<'a> {
+    /// The folder with the directories: an absolute path.
+    pub data_dir: PathBuf,
+    /// The network.
+    pub network: NetworkName,
+    /// Ends a wait for a lock.
+    pub cancellation: Option<&'a dyn Cancellation>,
+}
 
 /// The directories below `dataDir`.
-pub struct DataDir<'a> {
-    settings: Settings<'a>,
-    /// The folder of indexes; `None` if it can't be used.
-    cache: OnceCell<Option<StateFolder>>,
-    /// True if this call has looked for old indexes.
-    has_removed_leftovers: Cell<bool>,
-}
+pub struct DataDir<'a>(Settings<'a>);
 
 impl<'a> DataDir<'a> {
     /// The directories of these settings. Nothing is opened yet.
     pub fn new(settings: Settings<'a>) -> Self {
-        Self {
-            settings,
-            cache: OnceCell::new(),
-            has_removed_leftovers: Cell::new(false),
-        }
+        Self(settings)
     }
 
     /// Opens the directory of this name and locks it, if it exists.
@@ -59,26 +54,15 @@ impl<'a> DataDir<'a> {
             .map(Stores)
     }
 
-    /// The names of all files in `dataDir` that are valid for a network or a named pool.
+    /// The names in `dataDir` that are valid for a directory of reservations.
     ///
     /// # Errors
     ///
     /// Code 5, naming the path.
     pub fn names(&self) -> Result<Vec<NetworkName>, Error> {
-        let data_dir = &self.settings.data_dir;
-        match names_in(data_dir) {
-            Err(error) if is_no_directory(&error) => Ok(Vec::new()),
-            Err(error) => Err(Error::io(data_dir.display(), error)),
-            // A file with any other name holds no reservations.
-            Ok(names) => Ok(names.iter().filter_map(|name| name.parse().ok()).collect()),
-        }
-    }
-
-    /// Removes indexes that were not used for a day, such as those of directories that are gone.
-    pub fn remove_leftover_indexes(&self) {
-        if let Some(folder) = self.cache() {
-            leftover_indexes::remove(folder);
-        }
+        let data_dir = &self.0.data_dir;
+        // A file with any other name holds no reservations.
+        parsed_names_in(data_dir).map_err(|error| Error::io(data_dir.display(), error))
     }
 
     /// Opens the directory of this name and locks it, as ADD does. `None` if it is missing
@@ -103,33 +87,14 @@ impl<'a> DataDir<'a> {
         Ok(None)
     }
 
-    /// The folder of indexes, if they can be kept.
-    pub(crate) fn cache(&self) -> Option<&StateFolder> {
-        let open = || {
-            let path = &self.settings.cache_dir;
-            let opened = StateFolder::create(path);
-            opened
-                .inspect_err(|error| {
-                    let path = path.display();
-                    // Not a kernel's error: the folder is insecure. An administrator must know.
-                    if error.raw_os_error().is_none() {
-                        tracing::warn!(%path, %error, "no index is kept in ipam.cacheDir");
-                    } else {
-                        tracing::debug!(%path, %error, "no index is kept");
-                    }
-                })
-                .ok()
-        };
-        self.cache.get_or_init(open).as_ref()
-    }
-
-    /// The network that uses the directories.
-    pub(crate) fn network(&self) -> &NetworkName {
-        &self.settings.network
+    /// The directory of this name, if there is one.
+    pub(crate) fn find(&self, name: &NetworkName) -> Result<Option<Directory>, Error> {
+        let path = self.path_of(name);
+        Directory::find(&path).map_err(|error| Error::io(path.display(), error))
     }
 
     pub(crate) fn path_of(&self, name: &NetworkName) -> PathBuf {
-        self.settings.data_dir.join(name.as_str())
+        self.0.data_dir.join(name.as_str())
     }
 
     /// Opens and locks directories, each once, in one order for all processes: so no two
@@ -139,7 +104,7 @@ impl<'a> DataDir<'a> {
         names: &[&NetworkName],
         open: impl Fn(&Path) -> io::Result<Option<Directory>>,
     ) -> Result<Vec<Store<'_>>, Error> {
-        for _ in 0..MOST_ATTEMPTS {
+        for _ in 0..MOST_RACES {
             let mut directories = BTreeMap::new();
             for name in names {
                 let path = self.path_of(name);
@@ -156,25 +121,19 @@ impl<'a> DataDir<'a> {
                 names.push((*name).clone());
             }
             let locked = directories.into_values().map(|(names, directory)| {
-                let lock = Lock::acquire(&directory, self.settings.cancellation);
+                let lock = Lock::acquire(&directory, self.0.cancellation);
                 let path = directory.path().display();
                 let lock = lock.map_err(|e| Error::io(format_args!("lock of {path}"), e))?;
-                Ok(lock.map(|lock| (names, directory, lock)))
+                Ok(lock.map(|lock| Store::new(&self.0.network, names, directory, lock)))
             });
             // None if a lock was replaced while another process held it.
             let locked: Option<Vec<_>> = locked.collect::<Result<_, Error>>()?;
-            if let Some(locked) = locked {
-                let cache = self
-                    .cache()
-                    .map(|folder| (folder, &self.has_removed_leftovers));
-                let stores = locked.into_iter().map(|(names, directory, lock)| {
-                    Store::open(&self.settings, cache, names, directory, lock)
-                });
-                return stores.collect();
+            if let Some(stores) = locked {
+                return Ok(stores);
             }
         }
         Err(Error::io(
-            format_args!("lock in {}", self.settings.data_dir.display()),
+            format_args!("lock in {}", self.0.data_dir.display()),
             "it is replaced again and again",
         ))
     }
@@ -185,7 +144,7 @@ pub struct Stores<'a>(Vec<Store<'a>>);
 
 impl<'a> Stores<'a> {
     /// The store that this name leads to.
-    pub fn get(&mut self, name: &NetworkName) -> Option<&mut Store<'a>> {
-        self.0.iter_mut().find(|store| store.is_named(name))
+    pub fn get(&self, name: &NetworkName) -> Option<&Store<'a>> {
+        self.0.iter().find(|store| store.is_named(name))
     }
 }

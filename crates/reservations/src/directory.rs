@@ -1,5 +1,5 @@
 //! Plain files of one directory of reservations: opens, reads, lists and removes
-//! them, without a lock and without a cache.
+//! them, without a lock.
 
 use std::fs::{DirBuilder, File, Metadata};
 use std::io;
@@ -8,15 +8,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
-use state_files::{open_regular, read_whole};
+use state_files::{open_regular, read_whole, remove_file};
 
 use crate::reservation::address_of_file;
 use crate::state::State;
 
-/// The largest file that is read. All of ours are far smaller.
-const MOST_BYTES: u64 = 256 << 20;
+/// The largest file that is read, in bytes. All of ours are far smaller.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// A reservation file.
 #[derive(Clone, Debug)]
@@ -88,24 +88,12 @@ impl Directory {
         self.folder.metadata()
     }
 
-    /// Opens a regular file with these access flags.
-    pub(crate) fn open_file(&self, name: &str, access: OFlags) -> io::Result<(File, Metadata)> {
-        open_regular(&self.folder, name, access, Mode::empty())
-    }
-
-    /// Reads a whole file, with its metadata.
-    pub(crate) fn read_file(&self, name: &str) -> io::Result<(Vec<u8>, Metadata)> {
-        let (file, metadata) = self.open_file(name, OFlags::RDONLY)?;
-        Ok((read_whole(&file, &metadata, MOST_BYTES)?, metadata))
-    }
-
-    /// The state of the file of this name; `None` if it is missing.
-    pub(crate) fn state_of(&self, name: &str) -> io::Result<Option<State>> {
-        match self.read_file(name) {
-            Ok((content, metadata)) => Ok(Some(State::of(&content, &metadata))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+    /// True if the file of this name is a regular one without content.
+    pub(crate) fn is_empty_file(&self, name: &str) -> bool {
+        let stat = statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        stat.is_ok_and(|stat| {
+            FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_size == 0
+        })
     }
 
     /// The addresses that have a file, in no order.
@@ -119,45 +107,55 @@ impl Directory {
         Ok(ips)
     }
 
-    /// Reads the reservation of an address that had a file; `None` if the file was removed
-    /// meanwhile.
-    pub(crate) fn read_listed(&self, ip: IpAddr) -> Option<ReadFile> {
+    /// Reads the reservation of an address; `None` if it has no file. A file that can't be read is
+    /// logged.
+    pub(crate) fn read(&self, ip: IpAddr) -> Option<ReadFile> {
         let name = ip.to_string();
-        match self.read_file(&name) {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
+        let opened = open_regular(&self.folder, &name, flags, Mode::empty());
+        let read = opened
+            .and_then(|(file, metadata)| Ok((read_whole(&file, &metadata, MOST_BYTES)?, metadata)));
+        match read {
             Ok((content, metadata)) => Some(ReadFile {
-                state: State::of(&content, &metadata),
+                state: State::of(&content),
                 metadata: Some(metadata),
             }),
-            // A dangling link causes the same error, but isn't missing.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_missing(&name) => None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
                 let path = self.path.join(&name);
                 tracing::warn!(path = %path.display(), %error, "unreadable reservation");
+                let state = match self.type_of(&name) {
+                    Ok(FileType::RegularFile) | Err(_) => State::Unreadable,
+                    Ok(_) => State::NotAFile,
+                };
                 Some(ReadFile {
-                    state: State::Unreadable,
+                    state,
                     metadata: None,
                 })
             }
         }
     }
 
+    /// The state of an address; `None` if it has no file.
+    pub(crate) fn state_of(&self, ip: IpAddr) -> Option<State> {
+        self.read(ip).map(|file| file.state)
+    }
+
     /// Reads all reservations, in no order.
-    pub(crate) fn read_all(&self) -> io::Result<impl Iterator<Item = (IpAddr, ReadFile)>> {
+    pub(crate) fn states(&self) -> io::Result<impl Iterator<Item = (IpAddr, State)>> {
         let ips = self.addresses()?.into_iter();
-        Ok(ips.filter_map(|ip| Some((ip, self.read_listed(ip)?))))
+        Ok(ips.filter_map(|ip| Some((ip, self.state_of(ip)?))))
     }
 
     /// Removes a file. A missing one is no error.
     pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
-        match unlinkat(&self.folder, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        remove_file(&self.folder, name)
     }
 
-    fn is_missing(&self, name: &str) -> bool {
-        let stat = statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW);
-        matches!(stat, Err(Errno::NOENT))
+    /// What this name is, without following a link.
+    fn type_of(&self, name: &str) -> rustix::io::Result<FileType> {
+        let stat = statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(FileType::from_raw_mode(stat.st_mode))
     }
 }
 
@@ -177,8 +175,8 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn pipes_and_folders_that_are_named_like_reservations_are_unreadable() {
-        use rustix::fs::{FileType, mknodat};
+    fn pipes_folders_and_links_that_are_named_like_reservations_are_nobodys() {
+        use rustix::fs::mknodat;
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("10.0.0.2");
         mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
@@ -186,20 +184,30 @@ mod tests {
         std::os::unix::fs::symlink("/nowhere", folder.path().join("10.0.0.4")).unwrap();
         fs::write(folder.path().join("10.0.0.5"), "c1\r\neth0").unwrap();
         fs::write(folder.path().join("notes"), "c1\r\neth0").unwrap();
+        std::os::unix::fs::symlink("notes", folder.path().join("10.0.0.6")).unwrap();
         let directory = Directory::open(folder.path()).unwrap().unwrap();
         let mut all: Vec<(String, State)> = directory
-            .read_all()
+            .states()
             .unwrap()
-            .map(|(ip, file)| (ip.to_string(), file.state))
+            .map(|(ip, state)| (ip.to_string(), state))
             .collect();
         all.sort_by(|a, b| a.0.cmp(&b.0));
-        let unreadable = |name: &str| (name.to_owned(), State::Unreadable);
+        let states: Vec<String> = all
+            .iter()
+            .map(|(ip, state)| match state {
+                State::Reserved(reservation) => format!("{ip} {reservation}"),
+                state => format!("{ip} {state:?}"),
+            })
+            .collect();
         assert_eq!(
-            all[..3],
-            ["10.0.0.2", "10.0.0.3", "10.0.0.4"].map(unreadable)
-        );
-        assert!(
-            matches!(&all[3..], [(_, State::Reserved(reservation))] if reservation.container_id == "c1")
+            states,
+            [
+                "10.0.0.2 NotAFile",
+                "10.0.0.3 NotAFile",
+                "10.0.0.4 NotAFile",
+                "10.0.0.5 c1 eth0",
+                "10.0.0.6 NotAFile",
+            ]
         );
     }
 
@@ -207,7 +215,7 @@ mod tests {
     fn a_reservation_that_was_removed_since_it_was_listed_is_none() {
         let folder = tempfile::tempdir().unwrap();
         let directory = Directory::open(folder.path()).unwrap().unwrap();
-        assert!(directory.read_listed("10.0.0.2".parse().unwrap()).is_none());
+        assert!(directory.read("10.0.0.2".parse().unwrap()).is_none());
     }
 
     #[test]

@@ -3,8 +3,6 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
-use std::time::{Duration, Instant};
 
 use cni::Cancellation;
 use rustix::fs::{Mode, OFlags};
@@ -41,7 +39,9 @@ impl Lock {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
-        wait(&file, &path, cancellation)?;
+        if !lock_file(&file, &path, None, cancellation)? {
+            return Err(io::Error::other("interrupted while waiting for the lock"));
+        }
         match std::fs::symlink_metadata(&path) {
             Ok(now) if FileId::from(&now) == FileId::from(&metadata) => {
                 Ok(Some(Self { _file: file }))
@@ -53,31 +53,15 @@ impl Lock {
     }
 }
 
-fn wait(file: &File, path: &Path, cancellation: Option<&dyn Cancellation>) -> io::Result<()> {
-    if lock_file(file, Some(Duration::ZERO), None)? {
-        return Ok(());
-    }
-    let since = Instant::now();
-    tracing::debug!(path = %path.display(), "waiting for another process to let go of the lock");
-    let cancelled = cancellation.and_then(|cancellation| cancellation.fd().ok());
-    if !lock_file(file, None, cancelled)? {
-        return Err(io::Error::other("interrupted while waiting for the lock"));
-    }
-    tracing::debug!(
-        path = %path.display(),
-        milliseconds = format_args!("{:.3}", since.elapsed().as_secs_f64() * 1e3),
-        "waited for the lock"
-    );
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
     use std::io::PipeReader;
     use std::os::fd::{AsFd, BorrowedFd};
+    use std::path::Path;
     use std::thread;
+    use std::time::{Duration, Instant};
 
     struct Pipe(PipeReader);
 

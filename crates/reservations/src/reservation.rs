@@ -20,8 +20,8 @@ pub fn address_of_file(name: &str) -> Option<IpAddr> {
 /// `<containerID>[\r\n<ifname>[\r\n<network>]]`.
 ///
 /// The third line is ours. It is written in a directory that isn't named after the
-/// network, which is the directory of a named pool. host-local compares the whole
-/// content with its two lines, so it neither finds nor releases a file with three.
+/// network: that of named pools, or of a space. host-local compares the whole content with its
+/// two lines, so it neither finds nor releases a file with three.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
     /// The container.
@@ -39,20 +39,15 @@ impl Reservation {
     /// doesn't count.
     pub fn parse(content: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(content);
-        // A power cut can leave a file's length without its content: zeroes.
-        if text.contains('\0') {
+        // A power cut can leave a file's length without its content: zeroes. A line break is
+        // followed by a line.
+        if text.contains('\0') || text.ends_with('\r') || text.ends_with(LINE_BREAK) {
             return None;
         }
         let mut lines = text.trim().splitn(3, LINE_BREAK).map(str::to_owned);
-        let container_id = lines.next().filter(|line| !line.is_empty())?;
-        let ifname = lines.next();
-        // The line break was written, the text after it was not.
-        if ifname.is_none() && text.contains('\r') {
-            return None;
-        }
         Some(Self {
-            container_id,
-            ifname,
+            container_id: lines.next().filter(|line| !line.is_empty())?,
+            ifname: lines.next(),
             network: lines.next(),
         })
     }
@@ -83,13 +78,9 @@ impl Reservation {
             && self.ifname.as_deref() == Some(attachment.ifname.as_str())
     }
 
-    /// True if the reservation is this network's. `own` is true in the directory that is named
-    /// after the network.
-    pub(crate) fn is_of(&self, own: bool, network: &str) -> bool {
-        match &self.network {
-            Some(named) => named == network,
-            None => own,
-        }
+    /// The network that it is of, in the directory of this name.
+    pub fn network_in<'a>(&'a self, directory: &'a str) -> &'a str {
+        self.network.as_deref().unwrap_or(directory)
     }
 
     /// True if the address is reserved to this container as a whole.
@@ -137,6 +128,9 @@ mod tests {
             (" \r\n", None),
             ("c1\r", None),
             ("c1\r\n", None),
+            ("c1\r\neth0\r", None),
+            ("c1\r\neth0\r\n", None),
+            ("c1\r\neth0\r\nred\r\n", None),
             ("\0\0\0\0", None),
             ("c1\r\n\0\0\0\0", None),
         ] {
@@ -156,7 +150,6 @@ mod tests {
         for name in [
             "lock",
             "last_reserved_ip.0",
-            "last_boot.10.0.0.1",
             "10.0.0.1.tmp",
             "FD00::1",
             "fd00:0::1",

@@ -7,14 +7,11 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use cni::NetworkName;
-use state_files::names_in;
+use state_files::parsed_names_in;
 
 use crate::directory::{Directory, ReadFile, is_no_directory};
-use crate::last_reserved::LastReserved;
+use crate::rotation_file;
 use crate::state::State;
-use crate::sticky_keys::{StickyKeys, StickyPool};
-
-pub use crate::reclaim::LastReclaim;
 
 /// An address that has a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +20,8 @@ pub struct ListedAddress {
     pub ip: IpAddr,
     /// Its state.
     pub state: State,
+    /// True if its file has no content: a full pool gives the address out.
+    pub is_empty: bool,
     /// The network that holds it: the one in the file, or the one that the directory is
     /// named after. `None` for an address that isn't reserved, or can't be read.
     pub network: Option<String>,
@@ -43,7 +42,7 @@ pub fn list(directory: &Path) -> io::Result<Vec<ListedAddress>> {
     let mut ips = opened.addresses()?;
     ips.sort_unstable();
     let read = |ip: &IpAddr| {
-        let file = opened.read_listed(*ip)?;
+        let file = opened.read(*ip)?;
         Some(listed(directory, *ip, file))
     };
     Ok(state_files::in_threads(&ips, read)
@@ -52,26 +51,16 @@ pub fn list(directory: &Path) -> io::Result<Vec<ListedAddress>> {
         .collect())
 }
 
-/// The addresses that have a file in one directory, in no order. No file is opened, so torn
+/// The addresses that have a file in one directory, lowest first. No file is opened, so torn
 /// files count, too.
 ///
 /// # Errors
 ///
 /// As [`list`].
-pub fn with_a_file(directory: &Path) -> io::Result<Vec<IpAddr>> {
-    let opened = open(directory)?;
-    opened.addresses()
-}
-
-/// The addresses of one directory that no other attachment can get, lowest first.
-///
-/// # Errors
-///
-/// As [`list`].
-pub fn taken(directory: &Path) -> io::Result<Vec<IpAddr>> {
-    let all = list(directory)?.into_iter();
-    let taken = all.filter(|listed| listed.state != State::Torn);
-    Ok(taken.map(|listed| listed.ip).collect())
+pub fn addresses(directory: &Path) -> io::Result<Vec<IpAddr>> {
+    let mut ips = open(directory)?.addresses()?;
+    ips.sort_unstable();
+    Ok(ips)
 }
 
 /// Reads one address of a directory; `None` if it has no file, or there is no such
@@ -84,9 +73,7 @@ pub fn address(directory: &Path, ip: IpAddr) -> io::Result<Option<ListedAddress>
     let Some(opened) = Directory::open(directory)? else {
         return Ok(None);
     };
-    Ok(opened
-        .read_listed(ip)
-        .map(|file| listed(directory, ip, file)))
+    Ok(opened.read(ip).map(|file| listed(directory, ip, file)))
 }
 
 fn open(directory: &Path) -> io::Result<Directory> {
@@ -96,16 +83,20 @@ fn open(directory: &Path) -> io::Result<Directory> {
 fn listed(directory: &Path, ip: IpAddr, file: ReadFile) -> ListedAddress {
     let network = match &file.state {
         State::Reserved(reservation) => {
-            let of_directory = || Some(directory.file_name()?.to_string_lossy().into_owned());
-            reservation.network.clone().or_else(of_directory)
+            let name = directory.file_name().unwrap_or_default().to_string_lossy();
+            Some(reservation.network_in(&name).to_owned())
         }
-        _ => None,
+        State::Torn | State::Unreadable | State::NotAFile => None,
     };
+    let metadata = file.metadata;
     ListedAddress {
         ip,
         state: file.state,
+        is_empty: metadata
+            .as_ref()
+            .is_some_and(|metadata| metadata.len() == 0),
         network,
-        since: file.metadata.and_then(|metadata| metadata.modified().ok()),
+        since: metadata.and_then(|metadata| metadata.modified().ok()),
     }
 }
 
@@ -115,16 +106,10 @@ fn listed(directory: &Path, ip: IpAddr, file: ReadFile) -> ListedAddress {
 ///
 /// An I/O error. A missing folder is empty.
 pub fn directories(data_dir: &Path) -> io::Result<Vec<NetworkName>> {
-    let names = match names_in(data_dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        names => names?,
-    };
     let mut directories = Vec::new();
-    for name in names {
-        if let Ok(network) = name.parse()
-            && is_directory(&data_dir.join(name))?
-        {
-            directories.push(network);
+    for name in parsed_names_in::<NetworkName>(data_dir)? {
+        if is_directory(&data_dir.join(name.as_str()))? {
+            directories.push(name);
         }
     }
     Ok(directories)
@@ -139,41 +124,15 @@ fn is_directory(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// The last reclaim of this network in a directory; `None` if there was none.
+/// The address that a pool of the directory gave last, by the name of its rotation.
 ///
 /// # Errors
 ///
 /// As [`list`].
-pub fn last_reclaim(directory: &Path, network: &str) -> io::Result<Option<LastReclaim>> {
-    LastReclaim::read(&open(directory)?, network)
-}
-
-/// The address of the pool that a sticky key was given last; `None` also if there is no such
-/// directory.
-///
-/// # Errors
-///
-/// An I/O error.
-pub fn address_of_key(
-    directory: &Path,
-    key: &str,
-    pool: StickyPool<'_>,
-) -> io::Result<Option<IpAddr>> {
-    let Some(directory) = Directory::open(directory)? else {
-        return Ok(None);
-    };
-    Ok(StickyKeys::read(&directory)?.address_of(key, pool))
-}
-
-/// The address that a pool of the directory gave last.
-///
-/// # Errors
-///
-/// As [`list`].
-pub fn last_reserved(directory: &Path, pool: usize) -> io::Result<Option<IpAddr>> {
-    match LastReserved::open(&open(directory)?, pool) {
+pub fn last_reserved(directory: &Path, rotation: &str) -> io::Result<Option<IpAddr>> {
+    match rotation_file::last(&open(directory)?, rotation) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        opened => Ok(opened?.ip()),
+        last => last,
     }
 }
 
@@ -206,20 +165,15 @@ mod tests {
             ]
         );
         assert_eq!(
-            last_reserved(&path, 0).unwrap(),
+            last_reserved(&path, "0").unwrap(),
             Some("10.0.0.10".parse().unwrap())
         );
         assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), before);
         assert_eq!(fs::read_dir(&path).unwrap().count(), 4);
         let eleven = "10.0.0.11".parse().unwrap();
         let torn = address(&path, eleven).unwrap().unwrap();
-        assert_eq!(torn.state, State::BeingWritten);
-        assert_eq!(taken(&path).unwrap().len(), 3);
-        assert_eq!(with_a_file(&path).unwrap().len(), 3);
-        let old = SystemTime::now() - crate::TORN_AGE;
-        let file = fs::File::options().write(true).open(path.join("10.0.0.11"));
-        file.unwrap().set_modified(old).unwrap();
-        assert_eq!(taken(&path).unwrap().len(), 2);
+        assert!(torn.state == State::Torn && torn.is_empty);
+        assert_eq!(addresses(&path).unwrap().len(), 3);
         assert_eq!(directories(root.path()).unwrap()[0].as_str(), "blue");
         assert_eq!(
             list(&root.path().join("red")).unwrap_err().kind(),
@@ -244,8 +198,8 @@ mod tests {
     #[test]
     fn an_address_given_last_is_missing_or_unreadable() {
         let root = tempfile::tempdir().unwrap();
-        assert_eq!(last_reserved(root.path(), 0).unwrap(), None);
+        assert_eq!(last_reserved(root.path(), "0").unwrap(), None);
         fs::create_dir(root.path().join("last_reserved_ip.0")).unwrap();
-        assert!(last_reserved(root.path(), 0).is_err());
+        assert!(last_reserved(root.path(), "0").is_err());
     }
 }

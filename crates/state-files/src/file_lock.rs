@@ -3,11 +3,13 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use cni::Cancellation;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -21,31 +23,58 @@ const MOST_GIVEN_UP: isize = 64;
 static GIVEN_UP: AtomicIsize = AtomicIsize::new(0);
 
 /// Locks a file exclusively. Returns false if another process still holds the lock after
-/// `at_most`, or when `cancelled` is readable; also at once if too many waits of this process were
+/// `at_most`, or after the cancellation; also at once if too many waits of this process were
 /// given up and have not ended. The caller must then close the file: the wait goes on in its
-/// thread, and closes its duplicate once it has the lock.
+/// thread, and closes its duplicate once it has the lock. A wait is logged, with this path.
 ///
 /// # Errors
 ///
 /// An I/O error of `flock`, or of the wait for it.
 pub fn lock_file(
     file: &File,
+    path: &Path,
     at_most: Option<Duration>,
-    cancelled: Option<BorrowedFd<'_>>,
+    cancellation: Option<&dyn Cancellation>,
 ) -> io::Result<bool> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => return Ok(true),
         Err(Errno::WOULDBLOCK) => {}
         Err(error) => return Err(error.into()),
     }
-    match (at_most, cancelled) {
-        (Some(Duration::ZERO), _) => return Ok(false),
-        (None, None) => {
-            retry_on_intr(|| flock(file, FlockOperation::LockExclusive))?;
-            return Ok(true);
-        }
-        _ if GIVEN_UP.load(Ordering::SeqCst) >= MOST_GIVEN_UP => return Ok(false),
-        _ => {}
+    if at_most == Some(Duration::ZERO) {
+        return Ok(false);
+    }
+    let since = Instant::now();
+    let path = path.display();
+    tracing::debug!(%path, "waiting for another process to let go of the lock");
+    let is_locked = match (
+        at_most,
+        cancellation.and_then(|cancellation| cancellation.fd().ok()),
+    ) {
+        (None, None) => wait_without_bound(file)?,
+        (at_most, cancelled) => wait(file, at_most, cancelled)?,
+    };
+    tracing::debug!(
+        %path,
+        milliseconds = format_args!("{:.3}", since.elapsed().as_secs_f64() * 1e3),
+        is_locked,
+        "waited for the lock"
+    );
+    Ok(is_locked)
+}
+
+fn wait_without_bound(file: &File) -> io::Result<bool> {
+    retry_on_intr(|| flock(file, FlockOperation::LockExclusive))?;
+    Ok(true)
+}
+
+fn wait(
+    file: &File,
+    at_most: Option<Duration>,
+    cancelled: Option<BorrowedFd<'_>>,
+) -> io::Result<bool> {
+    if GIVEN_UP.load(Ordering::SeqCst) >= MOST_GIVEN_UP {
+        return Ok(false);
     }
     let (ours, theirs) = io::pipe()?;
     // The duplicate shares the open file, so its lock is the caller's lock.
@@ -71,21 +100,23 @@ pub fn lock_file(
         }
         return Ok(false);
     }
-    let locked = waiting.join();
-    let locked = locked.map_err(|_| io::Error::other("the thread that waits has panicked"))?;
-    Ok(locked.map(|()| true)?)
+    match waiting.join() {
+        Ok(locked) => Ok(locked.map(|()| true)?),
+        Err(_) => Err(io::Error::other("the thread that waits has panicked")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Deadline;
 
     #[test]
     fn a_lock_is_waited_for_and_a_wait_that_was_given_up_holds_no_lock() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
         let open = || File::create(&path).unwrap();
-        let lock = |file: &File, at_most| lock_file(file, Some(at_most), None).unwrap();
+        let lock = |file: &File, at_most| lock_file(file, &path, Some(at_most), None).unwrap();
         let long = Duration::from_secs(60);
         let held = open();
         assert!(lock(&held, Duration::ZERO));
@@ -106,13 +137,13 @@ mod tests {
     #[test]
     fn a_wait_ends_with_the_cancellation() {
         let folder = tempfile::tempdir().unwrap();
-        let open = || File::create(folder.path().join("lock")).unwrap();
+        let path = folder.path().join("lock");
+        let open = || File::create(&path).unwrap();
         let held = open();
-        assert!(lock_file(&held, None, None).unwrap());
-        let (cancelled, sender) = io::pipe().unwrap();
-        drop(sender);
-        assert!(!lock_file(&open(), None, Some(cancelled.as_fd())).unwrap());
+        assert!(lock_file(&held, &path, None, None).unwrap());
+        let ended = Deadline::after(Duration::from_millis(1)).unwrap();
+        assert!(!lock_file(&open(), &path, None, Some(&ended)).unwrap());
         drop(held);
-        assert!(lock_file(&open(), None, None).unwrap());
+        assert!(lock_file(&open(), &path, None, None).unwrap());
     }
 }

@@ -14,8 +14,6 @@ use rustix::fs::OFlags;
 #[derive(Debug)]
 pub struct Journal {
     file: File,
-    /// Offset of the first line. Other content may precede the lines.
-    start: u64,
     /// End of the last whole line, and end of the file; `None` until the file has been read.
     ends: Cell<Option<Ends>>,
 }
@@ -27,10 +25,10 @@ struct Ends {
 }
 
 impl Ends {
-    fn of(start: u64, content: &[u8]) -> Self {
+    fn of(content: &[u8]) -> Self {
         Self {
-            lines: start + whole_lines(content).len() as u64,
-            file: start + content.len() as u64,
+            lines: whole_lines(content).len() as u64,
+            file: content.len() as u64,
         }
     }
 
@@ -49,23 +47,8 @@ impl Journal {
 
     /// The journal in a file that was opened with [`Self::ACCESS`]. Reads nothing yet.
     pub fn new(file: File) -> Self {
-        Self::behind(file, 0)
-    }
-
-    /// As [`Self::new`], but the lines start at offset `start`.
-    pub fn behind(file: File, start: u64) -> Self {
-        Self {
-            file,
-            start,
-            ends: Cell::new(None),
-        }
-    }
-
-    /// As [`Self::behind`], for a caller that has read the file already. `content` is the file's
-    /// content from `start` to the end.
-    pub fn already_read(file: File, start: u64, content: &[u8]) -> Self {
-        let ends = Cell::new(Some(Ends::of(start, content)));
-        Self { file, start, ends }
+        let ends = Cell::new(None);
+        Self { file, ends }
     }
 
     /// The file: for a lock, for a comparison with the file at the path, or for a child process.
@@ -79,13 +62,12 @@ impl Journal {
     ///
     /// An I/O error of `read`: the content is not known.
     pub fn read(&self) -> io::Result<Vec<u8>> {
-        let length = self.file.metadata()?.len().saturating_sub(self.start);
+        let length = self.file.metadata()?.len();
         // Lines that are appended during this read are left out.
         let mut content = vec![0; usize::try_from(length).map_err(io::Error::other)?];
         let mut filled = 0;
         while filled < content.len() {
-            let at = self.start + filled as u64;
-            match self.file.read_at(&mut content[filled..], at) {
+            match self.file.read_at(&mut content[filled..], filled as u64) {
                 Ok(0) => break,
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -93,7 +75,7 @@ impl Journal {
             }
         }
         content.truncate(filled);
-        self.ends.set(Some(Ends::of(self.start, &content)));
+        self.ends.set(Some(Ends::of(&content)));
         content.truncate(whole_lines(&content).len());
         Ok(content)
     }
@@ -137,7 +119,7 @@ impl Journal {
     ///
     /// An I/O error of `ftruncate`: the lines are still there.
     pub fn clear(&self) -> io::Result<()> {
-        self.cut(self.start)
+        self.cut(0)
     }
 
     fn cut(&self, end: u64) -> io::Result<()> {
@@ -204,26 +186,6 @@ mod tests {
                 assert_eq!(open(folder.path()).read().unwrap(), expected);
             }
         }
-    }
-
-    #[test]
-    fn lines_may_follow_other_content() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("journal");
-        fs::write(&path, "head\nerone\ntw").unwrap();
-        let file = || open(folder.path()).file().try_clone().unwrap();
-        let journal = Journal::behind(file(), 7);
-        assert_eq!(journal.read().unwrap(), b"one\n");
-        journal.append(b"two\n").unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"head\nerone\ntwo\n");
-        journal.clear().unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"head\ner");
-        fs::write(&path, "head\nerone\ntw").unwrap();
-        let journal = Journal::already_read(file(), 7, b"one\ntw");
-        journal.append(b"two\n").unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"head\nerone\ntwo\n");
-        // A file that ends before `start` has no lines.
-        assert_eq!(Journal::behind(file(), 100).read().unwrap(), b"");
     }
 
     #[test]

@@ -34,3 +34,9 @@ pub(crate) fn must_be_ours(metadata: &Metadata) -> io::Result<()> {
 pub(crate) fn refused(reason: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, reason)
 }
+
+/// True if a file or folder is there, and is not used for its kind, owner or mode. Any other
+/// `PermissionDenied` is the kernel's.
+pub fn is_refused(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()
+}

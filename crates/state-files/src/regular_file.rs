@@ -1,4 +1,4 @@
-//! Opens and reads regular files. Other files, such as pipes, are refused: a read could wait for
+//! Opens, reads and removes regular files. Other files, such as pipes, are refused: a read could wait for
 //! a writer.
 
 use std::fs::{File, Metadata};
@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
@@ -32,9 +32,21 @@ pub fn open_regular(
         opened => File::from(opened?),
     };
     let metadata = file.metadata()?;
-    match metadata.is_file() {
-        true => Ok((file, metadata)),
-        false => Err(refused("it is not a regular file")),
+    if !metadata.is_file() {
+        return Err(refused("it is not a regular file"));
+    }
+    Ok((file, metadata))
+}
+
+/// Removes a file or a link in a folder. A missing one is no error.
+///
+/// # Errors
+///
+/// An I/O error of `unlink`.
+pub fn remove_file(folder: impl AsFd, name: impl Arg) -> io::Result<()> {
+    match unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Folders and files with state of the plugins and tools: records, indexes, markers.
+//! Folders and files with state of the plugins and tools: records, logs, Docker networks.
 //!
 //! Every such file is created here. Its mode doesn't depend on the umask, and symbolic links are
 //! not followed. The folder must belong to root or to the process's user, and nobody else may
@@ -9,15 +9,14 @@ use std::fs::{DirBuilder, File, Metadata};
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, statat, unlinkat,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, statat,
 };
-use rustix::io::Errno;
 
 use crate::ownership::must_be_ours;
-use crate::{FileId, lock_file, open_regular, read_whole};
+use crate::{FileId, open_regular, read_whole, remove_file};
 
 /// Modes of a folder and its files: only their owner has access.
 const PRIVATE: Modes = Modes {
@@ -41,9 +40,6 @@ struct Modes {
 const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
-
-/// File whose lock is the folder's: everybody who may read a folder could lock the folder itself.
-const LOCK: &str = "lock";
 
 /// An open folder that only root and the process's user can write to.
 #[derive(Debug)]
@@ -166,33 +162,12 @@ impl StateFolder {
     ///
     /// As [`Self::open_file`]; the old content is kept.
     pub fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        self.replace_with(name, content, |_| Ok(()))
-    }
-
-    /// As [`Self::replace`], and returns after the new content is on the disk. After a power
-    /// failure, the file has either the whole old content or the whole new content.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::replace`]. If only the sync of the folder fails, the file has the new content.
-    pub fn replace_durably(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        self.replace_with(name, content, File::sync_all)?;
-        self.folder.sync_all()
-    }
-
-    fn replace_with(
-        &self,
-        name: &str,
-        content: &[u8],
-        written: impl FnOnce(&File) -> io::Result<()>,
-    ) -> io::Result<()> {
         let unfinished = format!("{name}.tmp");
         // The existing file, of any kind, is not from this call.
         self.remove(&unfinished)?;
         let create = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let mut file = self.open_file(&unfinished, create)?;
         file.write_all(content)
-            .and_then(|()| written(&file))
             .and_then(|()| self.put_in_place(&unfinished, name))
             .inspect_err(|_| {
                 let _ = self.remove(&unfinished);
@@ -212,37 +187,13 @@ impl StateFolder {
         })
     }
 
-    /// Runs `f` while this process holds the folder's lock: `flock(2)` of a file that only the
-    /// folder's owner can open.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::create_file`]; an I/O error of `flock`, and those of `f`; `WouldBlock` if another
-    /// process still holds the lock after `at_most`.
-    pub fn with_lock<T>(
-        &self,
-        at_most: Duration,
-        f: impl FnOnce() -> io::Result<T>,
-    ) -> io::Result<T> {
-        // Opened for this lock only: it is released when the file is closed, also after a wait
-        // that was given up.
-        let lock = self.create_file(LOCK, OFlags::RDONLY)?;
-        match lock_file(&lock, Some(at_most), None)? {
-            true => f(),
-            false => Err(io::ErrorKind::WouldBlock.into()),
-        }
-    }
-
     /// Removes a file. A missing one is no error.
     ///
     /// # Errors
     ///
     /// An I/O error of `unlink`.
     pub fn remove(&self, name: &str) -> io::Result<()> {
-        match unlinkat(&self.folder, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        remove_file(&self.folder, name)
     }
 
     /// Renames `new` to `name`.
@@ -313,25 +264,16 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_may_read_is_locked_by_its_owner_only() {
-        let root = tempfile::tempdir().unwrap();
-        fs::set_permissions(root.path(), Permissions::from_mode(0o755)).unwrap();
-        let folder = StateFolder::create(root.path()).unwrap();
-        let of_others = File::open(root.path()).unwrap();
-        of_others.lock().unwrap();
-        let is_locked = || kind(folder.with_lock(Duration::ZERO, || Ok(())));
-        let locked = folder.with_lock(Duration::ZERO, || Ok(is_locked()));
-        assert_eq!(locked.unwrap(), io::ErrorKind::WouldBlock);
-        assert_eq!(mode(&root.path().join(LOCK)), 0o600);
-        folder.with_lock(Duration::ZERO, || Ok(())).unwrap();
-    }
-
-    #[test]
     fn what_another_user_owns_is_refused() {
         if !geteuid().is_root() {
             return;
         }
-        let root = tempfile::tempdir().unwrap();
+        // Another test of this process may have changed the umask.
+        let mode = Permissions::from_mode(0o700);
+        let root = tempfile::Builder::new()
+            .permissions(mode)
+            .tempdir()
+            .unwrap();
         let folder = StateFolder::create(root.path()).unwrap();
         folder.replace("file", b"x").unwrap();
         chown(root.path().join("file"), Some(65534), None).unwrap();
@@ -374,8 +316,6 @@ mod tests {
         folder.replace("a", b"first, and longer").unwrap();
         folder.replace("a", b"second").unwrap();
         assert_eq!(folder.read("a").unwrap(), b"second");
-        folder.replace_durably("a", b"third").unwrap();
-        assert_eq!(folder.read("a").unwrap(), b"third");
         fs::create_dir(folder.path_of("b")).unwrap();
         assert!(folder.replace("b", b"x").is_err());
         assert!(folder.path_of("b").is_dir());

@@ -1,24 +1,16 @@
-//! Builds the plugins and the tools: two flavours, each plugin by itself and all in one
-//! executable.
+//! Builds the executables of a release, in two flavours.
 
-use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::ValueEnum;
-use harness::{DOCKER_DAEMON, INSTALLER, MULTI_CALL, NETWORK_PLUGINS, PLUGINS, TOOL, repository};
+use harness::{DOCKER_DAEMON, INSTALLER, TOOL, repository, target_dir};
 
 use crate::cargo::{cargo, output, run};
 use crate::link_flags::link_flags;
 use crate::target::Target;
-
-/// The packages of both forms: each plugin by itself, and all in one executable.
-pub fn both_forms() -> Vec<&'static str> {
-    PLUGINS.into_iter().chain([MULTI_CALL]).collect()
-}
 
 /// The administrator's command, the daemon for Docker and the image's entry point. They are
 /// built together, since they share most of what they link.
@@ -26,10 +18,6 @@ pub(crate) const TOOLS: [&str; 3] = [DOCKER_DAEMON, TOOL, INSTALLER];
 
 /// The environment variable that hands the commit to the build, for `--version`.
 const COMMIT: &str = "IPAM_DELEGATED_COMMIT";
-
-/// The environment variable with the folder of plugins that are built already, for tests
-/// and for what tests run.
-pub const BUILT_PLUGINS: &str = "IPAM_DELEGATED_PLUGINS";
 
 /// A build of the plugins.
 #[derive(Clone, Copy, ValueEnum)]
@@ -44,49 +32,18 @@ pub enum Flavour {
 /// folder.
 pub(crate) const FLAVOURS: [Flavour; 2] = [Flavour::Verbose, Flavour::Normal];
 
-/// Folders with an executable for every plugin that is built.
-pub struct Built {
-    /// Each plugin is a separate executable.
-    pub separate: PathBuf,
-    /// Each plugin is a hard link to the multi-call executable, or, with a network client, to
-    /// its own.
-    pub one_file: PathBuf,
-}
-
-/// The folder of builds.
-pub fn target_dir() -> PathBuf {
-    env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from)
-}
-
 impl Flavour {
-    /// Builds both forms for the tests, linked dynamically.
-    ///
-    /// # Errors
-    ///
-    /// A build fails, or a link cannot be made.
-    pub fn build(self, profile: &str) -> Result<Built> {
-        // The network client must not change what the other plugins link.
-        for packages in [&both_forms()[..], &NETWORK_PLUGINS] {
-            run(&mut build(packages, self, profile))?;
-        }
-        let folder = profile_folder(profile);
-        match self {
-            Self::Normal => Built::link(&folder, folder.clone()),
-            Self::Verbose => Built::link(&folder, folder.join("verbose")),
-        }
-    }
-
-    /// Builds these packages as they are installed: statically linked.
+    /// Builds these packages as they are installed, statically linked; returns the folder of the
+    /// executables.
     ///
     /// # Errors
     ///
     /// The C library is missing, or the build fails.
-    pub fn build_static(self, packages: &[&str]) -> Result<Built> {
-        let folder = self.build_static_in(&repository(), &target_dir(), packages)?;
-        Built::link(&folder, folder.clone())
+    pub fn build_static(self, packages: &[&str]) -> Result<PathBuf> {
+        self.build_static_in(&repository(), &target_dir(), packages)
     }
 
-    /// [`Self::build_static`] of another checkout; returns the folder of the executables.
+    /// [`Self::build_static`] of another checkout.
     pub(crate) fn build_static_in(
         self,
         checkout: &Path,
@@ -97,7 +54,11 @@ impl Flavour {
         if let Some(reason) = target.missing() {
             bail!("{reason}");
         }
-        let mut command = build(packages, self, "release");
+        let mut command = cargo(&["build", "--quiet", "--release"]);
+        for package in packages {
+            command.args(["--package", package]);
+        }
+        command.args(self.features());
         let flags = link_flags(&target, checkout, target_dir)?;
         command
             .current_dir(checkout)
@@ -121,74 +82,6 @@ impl Flavour {
             Self::Verbose => &["--features", "verbose"],
         }
     }
-}
-
-/// Builds the multi-call executable for the demo; returns a folder with all plugins as links
-/// to it.
-pub(crate) fn build_one_file() -> Result<PathBuf> {
-    run(&mut build(&[MULTI_CALL], Flavour::Normal, "dev"))?;
-    let folder = profile_folder("dev");
-    Ok(Built::link(&folder, folder.clone())?.one_file)
-}
-
-/// Builds the tools for the tests, linked dynamically.
-///
-/// # Errors
-///
-/// The build fails.
-pub fn build_tools(profile: &str) -> Result<()> {
-    run(&mut build(&TOOLS, Flavour::Normal, profile))
-}
-
-/// cargo's command to build these packages.
-fn build(packages: &[&str], flavour: Flavour, profile: &str) -> Command {
-    let mut command = cargo(&["build", "--quiet", "--profile", profile]);
-    for package in packages {
-        command.args(["--package", package]);
-    }
-    command.args(flavour.features());
-    command
-}
-
-/// The folder of the executables of a profile.
-fn profile_folder(profile: &str) -> PathBuf {
-    target_dir().join(if profile == "dev" { "debug" } else { profile })
-}
-
-impl Built {
-    /// Links the executables that are in cargo's folder `from`.
-    fn link(from: &Path, separate: PathBuf) -> Result<Self> {
-        let one_file = separate.join("one-file");
-        fs::create_dir_all(&one_file)?;
-        for plugin in PLUGINS {
-            link(&from.join(MULTI_CALL), &one_file.join(plugin))?;
-        }
-        for plugin in NETWORK_PLUGINS {
-            link(&from.join(plugin), &one_file.join(plugin))?;
-        }
-        if from != separate {
-            for package in both_forms().into_iter().chain(NETWORK_PLUGINS) {
-                link(&from.join(package), &separate.join(package))?;
-            }
-        }
-        Ok(Self { separate, one_file })
-    }
-}
-
-/// Links to an executable, if it is built. A link that is there is replaced in one step: tests
-/// of an earlier build may be running.
-fn link(executable: &Path, link: &Path) -> Result<()> {
-    if !executable.exists() {
-        return Ok(());
-    }
-    let new = link.with_extension("new");
-    let _ = fs::remove_file(&new);
-    fs::hard_link(executable, &new)
-        .and_then(|()| fs::rename(&new, link))
-        .with_context(|| link.display().to_string())?;
-    // If both were links to one file already, `rename` has left both.
-    let _ = fs::remove_file(new);
-    Ok(())
 }
 
 /// The commit that is checked out, with `-dirty` behind it if there are changes; `None`

@@ -6,15 +6,16 @@
 
 use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use harness::{Call, Node, ORCHESTRATOR, REFERENCE_PLUGINS, answer_of, is_root, reference};
+use harness::{
+    Call, Flavour, Form, Node, ORCHESTRATOR, REFERENCE_PLUGINS, answer_of, is_root, plugins,
+    reference,
+};
 use serde_json::{Value, json};
 use state_files::names_in;
 use tempfile::TempDir;
-
-use crate::build::{BUILT_PLUGINS, build_one_file};
 
 /// Programs that make a network namespace.
 const NAMESPACE_TOOLS: [&str; 5] = ["bash", "ip", "mount", "nsenter", "unshare"];
@@ -25,13 +26,8 @@ const NAMESPACE_TOOLS: [&str; 5] = ["bash", "ip", "mount", "nsenter", "unshare"]
 ///
 /// The plugins cannot be built, or a call fails.
 pub fn run() -> Result<()> {
-    let plugins = match env::var_os(BUILT_PLUGINS) {
-        Some(folder) => PathBuf::from(folder),
-        None => {
-            println!("Building the plugins, as debug builds …");
-            build_one_file()?
-        }
-    };
+    println!("Building the plugins, as debug builds …");
+    let plugins = plugins(Flavour::Normal, Form::OneFile);
     Demo::new("testdata/mynet.conflist", &plugins)?.two_containers()?;
     Demo::new("testdata/tenants.conflist", &plugins)?.two_namespaces()?;
     println!("\nAll as it should be.");
@@ -90,11 +86,7 @@ impl<'a> Demo<'a> {
         for key in ["cniVersion", "name"] {
             config[key] = conflist[key].clone();
         }
-        for (key, folder) in [
-            ("dataDir", "networks"),
-            ("cacheDir", "cache"),
-            ("stateDir", "state"),
-        ] {
+        for (key, folder) in [("dataDir", "networks"), ("stateDir", "state")] {
             config["ipam"][key] = json!(root.path().join(folder));
         }
         Ok(Self {
@@ -141,9 +133,8 @@ impl<'a> Demo<'a> {
         heading("ADD: a pod of another namespace gets one of another pool");
         let c2 = self.add("c2", job)?;
         self.ping(&answer_of(&c2))?;
-        heading("Each pool has a separate directory");
-        self.show_files("shop")?;
-        self.show_files("lab")?;
+        heading("All named pools have one directory");
+        self.show_files("pools")?;
         heading("DEL and ADD: the second pod is restarted, and has its address again");
         self.after("DEL", "c2", &c2)?;
         let again = self.add("c2", job)?;
@@ -154,8 +145,7 @@ impl<'a> Demo<'a> {
         heading("DEL: the facts of ADD are not needed, since the chain has recorded its answers");
         self.after("DEL", "c1", &c1)?;
         self.after("DEL", "c2", &again)?;
-        self.show_files("shop")?;
-        self.show_files("lab")
+        self.show_files("pools")
     }
 
     /// The plugin that a runtime would call.

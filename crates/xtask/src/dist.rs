@@ -1,7 +1,8 @@
-//! `cargo xtask dist`: release archives and images of both flavours for the host's
-//! architecture, and their checksums. The same commit gives the same bytes.
+//! `cargo xtask dist`: release archives, images and Debian packages of both flavours for the
+//! host's architecture, and their checksums. The same commit gives the same bytes.
 
 mod archive;
+mod debian;
 mod image;
 mod licences;
 mod readme;
@@ -76,7 +77,7 @@ type Executables = BTreeMap<&'static str, Vec<u8>>;
 pub fn run(arguments: &Dist) -> Result<()> {
     let out = match &arguments.out {
         Some(out) => out.clone(),
-        None => build::target_dir().join("dist"),
+        None => harness::target_dir().join("dist"),
     };
     let flavours = match arguments.flavour {
         Some(flavour) => vec![flavour],
@@ -109,6 +110,10 @@ pub(crate) fn make(flavours: &[Flavour], out: &Path) -> Result<()> {
                 format!("{name}-image.tar"),
                 release.image(flavour, &executables)?,
             ),
+            (
+                release.file_of_package(flavour),
+                release.package(flavour, archive)?,
+            ),
         ] {
             let path = out.join(&file);
             fs::write(&path, &bytes).with_context(|| path.display().to_string())?;
@@ -127,7 +132,7 @@ pub(crate) fn make(flavours: &[Flavour], out: &Path) -> Result<()> {
 fn executables(flavour: Flavour) -> Result<Executables> {
     let mut executables = Executables::new();
     for (flavour, packages) in groups(flavour) {
-        let folder = flavour.build_static(packages)?.separate;
+        let folder = flavour.build_static(packages)?;
         for package in packages {
             let path = folder.join(package);
             let content = fs::read(&path).with_context(|| path.display().to_string())?;
@@ -135,6 +140,14 @@ fn executables(flavour: Flavour) -> Result<Executables> {
         }
     }
     Ok(executables)
+}
+
+/// Name of a flavour's package.
+fn package(flavour: Flavour) -> &'static str {
+    match flavour {
+        Flavour::Normal => "ipam-delegated",
+        Flavour::Verbose => "ipam-delegated-verbose",
+    }
 }
 
 /// A sum as text.
@@ -158,10 +171,7 @@ impl Release {
 
     /// Name of an archive without its extension, and of the folder in it.
     fn name(&self, flavour: Flavour) -> String {
-        let package = match flavour {
-            Flavour::Normal => "ipam-delegated",
-            Flavour::Verbose => "ipam-delegated-verbose",
-        };
+        let package = package(flavour);
         let architecture = self.target.architecture();
         format!("{package}-{}-{architecture}-linux", self.version)
     }

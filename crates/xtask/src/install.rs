@@ -22,18 +22,17 @@ pub fn run(dir: &Path, sbin: Option<&Path>, verbose_flavour: bool) -> Result<()>
         Flavour::Normal
     };
     let built = flavour.build_static(&[MULTI_CALL])?;
-    put(dir, &PLUGINS, &built.one_file.join(PLUGINS[0]))?;
+    put(dir, &PLUGINS, &built.join(MULTI_CALL))?;
     let built = flavour.build_static(&NETWORK_PLUGINS)?;
     for plugin in NETWORK_PLUGINS {
-        put(dir, &[plugin], &built.separate.join(plugin))?;
+        put(dir, &[plugin], &built.join(plugin))?;
     }
-    match sbin {
-        Some(sbin) => {
-            let built = Flavour::Normal.build_static(&TOOLS)?;
-            put(sbin, &[TOOL], &built.separate.join(TOOL))
-        }
-        None => Ok(()),
+    if let Some(sbin) = sbin {
+        let built = Flavour::Normal.build_static(&TOOLS)?;
+        put(sbin, &[TOOL], &built.join(TOOL))?;
+        eprintln!("A timer that repeats failed DELs: docs/systemd/ipamctl-gc.timer");
     }
+    Ok(())
 }
 
 /// Puts an executable into a folder under these names, as hard links. Each name is replaced

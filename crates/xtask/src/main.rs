@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use xtask::build::Flavour;
 use xtask::{cargo, demo, dist, install, test};
 
 /// The project's tasks.
@@ -29,7 +30,12 @@ enum Task {
     /// As root on Debian, the packages that the end-to-end tests need are
     /// installed. Otherwise they are named, and the tests that need them are
     /// left out.
-    Test,
+    Test {
+        /// What a release needs besides: whole walks of kills and faults, and the same bytes from
+        /// a second build.
+        #[arg(long)]
+        all: bool,
+    },
     /// Measure how long calls take, beside the reference plugin in the same run.
     ///
     /// The benchmark is a separate program, which is built first.
@@ -53,7 +59,7 @@ enum Task {
         #[arg(long)]
         verbose_flavour: bool,
     },
-    /// Make the archives and the images of a release, and their sums.
+    /// Make the archives, the images and the Debian packages of a release, and their sums.
     ///
     /// The executables are static, for the host's architecture, with musl where the
     /// toolchain has that target. The same commit gives the same bytes.
@@ -63,7 +69,7 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Demo => demo::run(),
-        Task::Test => test::run(),
+        Task::Test { all } => test::run(all),
         Task::Bench { arguments } => bench(&arguments),
         Task::Install {
             dir,
@@ -81,8 +87,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the package `bench`.
+/// Runs the package `bench`, built as the plugins are: some of its contenders are itself.
 fn bench(arguments: &[OsString]) -> Result<()> {
-    let mut bench = cargo::cargo(&["run", "--quiet", "--package", "bench", "--"]);
-    cargo::run(bench.args(arguments))
+    let built = Flavour::Normal.build_static(&["bench"])?;
+    cargo::run(Command::new(built.join("bench")).args(arguments))
 }

@@ -17,8 +17,6 @@ pub(crate) struct Package {
     pub(crate) version: String,
     /// SPDX expression, as the author declares it.
     pub(crate) licence: Option<String>,
-    /// URL of the repository, if the author names it.
-    pub(crate) repository: Option<String>,
     pub(crate) folder: PathBuf,
 }
 
@@ -55,7 +53,6 @@ impl Package {
             name: text("name")?,
             version: text("version")?,
             licence: text("license"),
-            repository: text("repository"),
             folder: Path::new(&text("manifest_path")?).parent()?.to_owned(),
         })
     }
@@ -109,6 +106,6 @@ mod tests {
             assert_eq!(linked_of(MULTI_CALL, flavour.features()), [""; 0]);
         }
         // As far as the names are right.
-        assert_eq!(linked_of(NETWORK_PLUGINS[1], &[]), of_a_client);
+        assert_eq!(linked_of(NETWORK_PLUGINS[0], &[]), of_a_client);
     }
 }

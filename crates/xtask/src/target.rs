@@ -55,6 +55,15 @@ impl Target {
     pub(crate) fn architecture(&self) -> &str {
         self.triple.split('-').next().unwrap_or_default()
     }
+
+    /// The architecture by its name in Debian and in OCI's formats.
+    pub(crate) fn short_architecture(&self) -> &str {
+        match self.architecture() {
+            "x86_64" => "amd64",
+            "aarch64" => "arm64",
+            other => other,
+        }
+    }
 }
 
 /// True if a target's folder of the toolchain holds the standard library. An empty folder

@@ -1,19 +1,17 @@
 //! `cargo xtask test`: runs every check that the project has.
 
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use harness::{
-    BUSYBOX, DNSMASQ, DOCKERD, ETCD, ETCDCTL, KUBECTL, LEFT_OUT_FILE, MULTI_CALL, Reason, is_root,
-    report_left_out,
+    ALL_POINTS, BUILT, BUSYBOX, DNSMASQ, DOCKERD, ETCD, ETCDCTL, KUBECTL, LEFT_OUT_FILE,
+    MULTI_CALL, Reason, SAMPLE, is_root, report_left_out, target_dir,
 };
-use rustix::process::nice;
 
-use crate::build::{BUILT_PLUGINS, FLAVOURS, Flavour, build_tools, target_dir};
+use crate::build::{FLAVOURS, Flavour, commit};
 use crate::cargo::{self, cargo, shown};
 use crate::dist::reproduction::{self, Original};
 use crate::service_policy::NoServices;
@@ -41,64 +39,43 @@ const NEEDED: &[(&str, &str)] = &[
     ("/usr/bin/python3", "python3"),
     ("/usr/sbin/runc", "runc"),
     ("/usr/bin/strace", "strace"),
+    ("/usr/bin/systemd-analyze", "systemd"),
 ];
 
-/// Parts of the names of tests that need the archives of a release, or mostly wait, as those with
-/// Kubernetes clusters do.
-const OF_A_RELEASE: [&str; 6] = [
-    "image::",
-    "image_",
-    "in_an_empty_root::",
-    "installing::",
-    "kubernetes::",
-    "releases::",
-];
+/// The targets that the second thread runs, since they mostly wait.
+const OF_A_RELEASE: [&str; 2] = ["release", "kubernetes"];
 
-/// Parts of the names of further tests that don't depend on the form: they use no plugin of the one
-/// file, or only as other tests do.
-const OF_ONE_FORM: [&str; 13] = [
-    "cluster::conflicts",
-    "cluster::files",
-    "cluster::identity",
-    "cluster::killed",
-    "cluster::not_etcd",
-    "cluster::reconcile::",
-    "cluster::redefined::",
-    "cluster::restored_meanwhile::",
-    "cluster_pool",
-    "docker",
-    "installer",
-    "ipamctl",
-    "kubernetes",
-];
+/// The targets besides `fast`, which `cargo test` runs.
+const TARGETS: [&str; 5] = ["walks", "node", "installer", "docker", "cluster"];
 
-/// Runs every check.
+/// Runs every check that a submission needs; with `all`, those of a release: whole walks, and
+/// the same executable built again.
 ///
 /// # Errors
 ///
 /// A check fails.
-pub fn run() -> Result<()> {
+pub fn run(all: bool) -> Result<()> {
     let started = Instant::now();
+    let run = Run {
+        all,
+        left_out: target_dir().join("left-out"),
+    };
     step(&mut cargo(&["fmt", "--all", "--check"]))?;
     install_what_is_needed()?;
-    let left_out = target_dir().join("left-out");
-    let _ = std::fs::remove_file(&left_out);
+    let _ = std::fs::remove_file(&run.left_out);
     let tested = thread::scope(|scope| {
         // An executable of a release is linked by one processor.
-        let archives = scope.spawn(|| archives(&left_out));
+        let archives = scope.spawn(|| archives(&run.left_out));
         lints_and_documentation()?;
-        let plugins = build_for_tests()?;
-        let of_a_release = scope.spawn({
-            let (plugins, left_out) = (plugins.clone(), left_out.clone());
-            move || {
-                let dist = archives.join().expect("the thread doesn't panic")?;
-                tests_of_a_release(&plugins, dist.as_deref(), &left_out)
-            }
+        build_for_tests()?;
+        let of_a_release = scope.spawn(|| {
+            let dist = archives.join().expect("the thread doesn't panic")?;
+            run.tests_of_a_release(dist.as_deref())
         });
-        let tested = tests(&plugins, &left_out);
+        let tested = run.tests();
         tested.and(of_a_release.join().expect("the thread doesn't panic"))
     });
-    let reported = left_out::report(&left_out);
+    let reported = left_out::report(&run.left_out, all);
     tested.and(reported)?;
     let seconds = started.elapsed().as_secs();
     println!("All checks passed in {seconds} seconds.");
@@ -106,11 +83,20 @@ pub fn run() -> Result<()> {
 }
 
 fn lints_and_documentation() -> Result<()> {
-    let lints = ["clippy", "--quiet", "--workspace", "--all-targets"];
+    let deny = ["--", "--deny", "warnings"];
     for flavour in FLAVOURS {
-        let deny = ["--", "--deny", "warnings"];
+        let lints = ["clippy", "--quiet", "--workspace", "--all-targets"];
         step(cargo(&lints).args(flavour.features()).args(deny))?;
     }
+    let lints = [
+        "clippy",
+        "--quiet",
+        "--package",
+        "end-to-end",
+        "--test",
+        "*",
+    ];
+    step(cargo(&lints).args(deny))?;
     let doc = ["doc", "--quiet", "--workspace", "--no-deps"];
     let mut doc = cargo(&doc);
     doc.arg("--document-private-items");
@@ -119,84 +105,86 @@ fn lints_and_documentation() -> Result<()> {
 
 fn step(command: &mut Command) -> Result<()> {
     println!("\n== {}", shown(command));
-    timed(|| cargo::run(command))
+    timed(&shown(command), || cargo::run(command))
 }
 
 /// Prints the duration of a step.
-fn timed<T>(step: impl FnOnce() -> T) -> T {
+fn timed<T>(what: &str, step: impl FnOnce() -> T) -> T {
     let started = Instant::now();
     let done = step();
-    println!("   {} seconds", started.elapsed().as_secs());
+    println!("   {} seconds: {what}", started.elapsed().as_secs());
     done
 }
 
-/// Folders with separate plugins for the tests.
-#[derive(Clone)]
-struct Plugins {
-    verbose: PathBuf,
-    normal: PathBuf,
-}
-
 /// Builds whatever the tests need once, before several runs need it.
-fn build_for_tests() -> Result<Plugins> {
-    println!("\n== building the plugins in both flavours");
-    let [verbose, normal] = timed(|| {
-        let [verbose, normal] = FLAVOURS.map(|flavour| flavour.build("dev"));
-        build_tools("dev")?;
-        anyhow::Ok([verbose?.separate, normal?.separate])
-    })?;
-    let examples = ["build", "--quiet", "--workspace", "--examples"];
-    cargo::run(&mut cargo(&examples))?;
+fn build_for_tests() -> Result<()> {
+    println!("\n== building the executables");
+    timed("the executables", harness::build_all);
     step(&mut cargo(&["test", "--quiet", "--workspace", "--no-run"]))?;
-    Ok(Plugins { verbose, normal })
+    let targets = ["test", "--quiet", "--package", "end-to-end", "--test", "*"];
+    step(cargo(&targets).arg("--no-run"))
 }
 
-/// Runs unit, property and end-to-end tests in both forms, and the examples of the documentation.
-fn tests(plugins: &Plugins, left_out: &Path) -> Result<()> {
-    let skipped = |parts: &[&'static str]| -> Vec<&str> {
-        parts.iter().flat_map(|part| ["--skip", part]).collect()
-    };
-    let of_a_release = skipped(&OF_A_RELEASE);
-    let separate = step(&mut plugins.run("separate", Packages::All, left_out, &of_a_release));
-    println!("\nOnce more with all plugins in one file:");
-    let words = [of_a_release, skipped(&OF_ONE_FORM)].concat();
-    let one_file = step(&mut plugins.run("one-file", Packages::EndToEnd, left_out, &words));
-    let examples = step(&mut cargo(&["test", "--quiet", "--workspace", "--doc"]));
-    separate.and(one_file).and(examples)
+/// A run of the tests.
+struct Run {
+    all: bool,
+    /// The file with the tests that are skipped.
+    left_out: PathBuf,
 }
 
-/// Runs the tests of [`OF_A_RELEASE`] with these archives, and makes the plugins' executable again.
-fn tests_of_a_release(plugins: &Plugins, dist: Option<&Path>, left_out: &Path) -> Result<()> {
-    let original = match dist {
-        Some(_) => original(left_out)?,
-        None => None,
-    };
-    thread::scope(|scope| {
-        let again = scope.spawn(|| {
-            // Of this thread, and of the build that it starts.
-            let _ = nice(19);
-            original.map_or(Ok(()), |original| reproduction::check(&[original]))
-        });
-        let mut tests = plugins.run("separate", Packages::EndToEnd, left_out, &OF_A_RELEASE);
-        tests.envs(dist.map(|dist| ("IPAM_DELEGATED_DIST", dist)));
-        let tested = step(&mut tests);
-        tested.and(again.join().expect("the thread doesn't panic"))
-    })
-}
+impl Run {
+    /// Runs unit, property and end-to-end tests, and the examples of the documentation.
+    fn tests(&self) -> Result<()> {
+        let mut results = vec![step(&mut self.cargo_test(&["--workspace"]))];
+        for target in TARGETS {
+            results.push(step(&mut self.target(target)));
+        }
+        results.into_iter().collect()
+    }
 
-impl Plugins {
-    /// A run of the tests with these parts in their names, and without those behind `--skip`.
-    fn run(&self, form: &str, packages: Packages, left_out: &Path, words: &[&str]) -> Command {
-        let mut tests = run_of_tests(packages);
+    /// Runs the targets of a release with these archives, and makes the plugins' executable again.
+    fn tests_of_a_release(&self, dist: Option<&Path>) -> Result<()> {
+        let original = match dist {
+            Some(_) if self.all => original(&self.left_out)?,
+            _ => None,
+        };
+        thread::scope(|scope| {
+            let again = scope.spawn(move || {
+                original.map_or(Ok(()), |original| reproduction::check(&[original]))
+            });
+            let tested = OF_A_RELEASE.map(|target| {
+                let mut tests = self.target(target);
+                tests.envs(dist.map(|dist| ("IPAM_DELEGATED_DIST", dist)));
+                step(tests.args(["--", "--test-threads", "1"]))
+            });
+            let again = again.join().expect("the thread doesn't panic");
+            tested.into_iter().chain([again]).collect()
+        })
+    }
+
+    /// A target of the end-to-end tests.
+    fn target(&self, name: &str) -> Command {
+        self.cargo_test(&["--package", "end-to-end", "--test", name])
+    }
+
+    fn cargo_test(&self, arguments: &[&str]) -> Command {
+        let mut tests = cargo(&["test", "--quiet", "--no-fail-fast"]);
         tests
-            .arg("--")
-            .args(words)
-            .env("IPAM_DELEGATED_FORM", form)
-            .env(BUILT_PLUGINS, &self.normal)
-            .env("IPAM_DELEGATED_VERBOSE_PLUGINS", &self.verbose)
-            .env(LEFT_OUT_FILE, left_out);
+            .args(arguments)
+            .env(BUILT, target_dir().join("executables-of-tests"))
+            .env(LEFT_OUT_FILE, &self.left_out);
+        if self.all {
+            tests.env(ALL_POINTS, "1");
+        } else if let Some(sample) = commit().as_deref().and_then(number_of_commit) {
+            tests.env(SAMPLE, sample.to_string());
+        }
         tests
     }
+}
+
+/// The number that moves the sample of the walks from commit to commit.
+fn number_of_commit(commit: &str) -> Option<u32> {
+    u32::from_str_radix(commit.get(..4)?, 16).ok()
 }
 
 /// Makes the archives of a release, if this machine can; returns their folder.
@@ -210,7 +198,7 @@ fn archives(left_out: &Path) -> Result<Option<PathBuf>> {
     let folder = target_dir().join("dist-for-tests");
     // From an earlier run, perhaps of another version.
     let _ = std::fs::remove_dir_all(&folder);
-    timed(|| dist::make(&FLAVOURS, &folder))?;
+    timed("archives", || dist::make(&FLAVOURS, &folder))?;
     Ok(Some(folder))
 }
 
@@ -223,39 +211,6 @@ fn original(left_out: &Path) -> Result<Option<Original>> {
         return Ok(None);
     }
     Original::build(Flavour::Normal, &[MULTI_CALL]).map(Some)
-}
-
-/// Packages whose tests are run.
-#[derive(Clone, Copy, PartialEq)]
-enum Packages {
-    All,
-    EndToEnd,
-}
-
-/// A run of tests. Parts of their names, and `--skip`, come behind `--`.
-fn run_of_tests(packages: Packages) -> Command {
-    let has_nextest = cargo(&["nextest", "--version"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success());
-    if !has_nextest {
-        let mut command = cargo(&["test", "--quiet", "--all-targets", "--no-fail-fast"]);
-        command.args(match packages {
-            Packages::All => ["--workspace"].as_slice(),
-            Packages::EndToEnd => &["--package", "end-to-end"],
-        });
-        return command;
-    }
-    let mut command = cargo(&["nextest", "run", "--no-fail-fast", "--status-level", "slow"]);
-    // By itself, a package would be compiled once more, with other features.
-    command.arg("--workspace");
-    if packages == Packages::EndToEnd {
-        command.args(["-E", "package(end-to-end)"]);
-    }
-    let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    command.args(["--test-threads", &processors.to_string()]);
-    command
 }
 
 fn install_what_is_needed() -> Result<()> {
@@ -284,5 +239,27 @@ fn install_what_is_needed() -> Result<()> {
     } else {
         println!("\nTests that need Debian's {list} are left out, and named at the end.");
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+
+    use harness::repository;
+
+    use super::*;
+
+    #[test]
+    fn every_target_of_the_end_to_end_tests_is_run() {
+        let manifest = fs::read_to_string(repository().join("tests/Cargo.toml")).unwrap();
+        let targets: BTreeSet<&str> = manifest
+            .split("[[test]]\nname = \"")
+            .skip(1)
+            .filter_map(|target| target.split('"').next())
+            .collect();
+        let run = ["fast"].into_iter().chain(TARGETS).chain(OF_A_RELEASE);
+        assert_eq!(run.collect::<BTreeSet<&str>>(), targets);
     }
 }

@@ -1,11 +1,14 @@
 //! Runs `cargo xtask demo` without some tools: it names them, and ends well.
+//!
+//! Needs: Rust; root and the reference plugin `bridge` for containers that are namespaces. Takes two
+//! seconds.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use harness::{is_root, missing, skip_for};
+use harness::needs;
 
 /// Stdout of the demo on a `PATH` without these programs.
 fn demo_without(hidden: &[&str]) -> String {
@@ -46,12 +49,7 @@ fn assert_it_ends_well(story: &str) {
 fn without_ping_the_demo_names_it_and_tells_the_rest_of_the_story() {
     let story = demo_without(&["ping"]);
     assert_it_ends_well(&story);
-    for what in ["root", "bridge", "/sbin/ip"] {
-        if let Some(reason) = missing(what) {
-            skip_for("the demo's containers", &reason);
-            return;
-        }
-    }
+    needs!("root", "bridge", "/sbin/ip");
     assert!(story.contains("ping isn't installed"), "{story}");
     assert!(story.contains("CNI_IFNAME=eth0 bridge\n"), "{story}");
     assert!(!story.contains("64 bytes from"), "{story}");
@@ -63,7 +61,8 @@ fn without_any_tool_the_demo_calls_the_chain_itself() {
     assert_it_ends_well(&story);
     assert!(story.contains("No network namespaces: "), "{story}");
     assert!(!story.contains("CNI_IFNAME=eth0 bridge\n"), "{story}");
-    if is_root() && missing("bridge").is_none() {
-        assert!(story.contains("ip isn't installed"), "{story}");
-    }
+    needs!("root", "bridge");
+    assert!(story.contains("ip isn't installed"), "{story}");
 }
+
+harness::print_left_out_at_the_end!();

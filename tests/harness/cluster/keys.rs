@@ -1,5 +1,7 @@
 //! Reads the keys of a cluster as observations of a history.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Instant;
 
 use serde_json::Value;
@@ -55,41 +57,60 @@ impl Cluster {
         let mut observation = Observation {
             started,
             ended: clock.elapsed(),
-            index: Some(Vec::new()),
             ..Observation::default()
         };
-        for (key, value) in keys {
-            let path = key.strip_prefix(PREFIX).unwrap();
-            let parts: Vec<&str> = path.split('/').skip(1).collect();
-            match parts[..] {
-                ["v1", "addresses", pool, ip] => {
-                    observation
-                        .addresses
-                        .push((address(pool, ip), attachment(&value)));
-                }
-                ["v1", "nodes", node, network, attachment, pool, ip] => {
-                    let attachment = format!("{node}/{network}/{attachment}");
-                    let index = observation.index.as_mut().unwrap();
-                    index.push((address(pool, ip), attachment));
-                }
-                _ => {}
+        let below = |kind: &str| format!("{PREFIX}/v1/{kind}/");
+        let (addresses, nodes) = (below("addresses"), below("nodes"));
+        let mut names = BTreeMap::new();
+        let mut index = Vec::new();
+        for (key, value) in &keys {
+            if let Some(name) = key.strip_prefix(&addresses) {
+                let holder: Value = parse(value);
+                let address = Address {
+                    pool: text(&holder, "pool").to_owned(),
+                    ip: ip_of_key(name),
+                };
+                let found = (address, attachment(&holder));
+                names.insert(format!("{}/{name}", text(&holder, "node")), found.clone());
+                observation.addresses.push(found);
+            } else if let Some(name) = key.strip_prefix(&nodes) {
+                index.push(name);
             }
         }
+        // A node's key names an address; whose it is, the address says.
+        let indexed = index
+            .into_iter()
+            .filter_map(|name| names.get(name).cloned());
+        observation.index = Some(indexed.collect());
         observation
     }
 }
 
-fn address(pool: &str, ip: &str) -> Address {
-    Address {
-        pool: pool.to_owned(),
-        ip: ip.parse().unwrap_or_else(|e| panic!("{ip}: {e}")),
+/// The address in a key's name, which has a fixed width.
+///
+/// # Panics
+///
+/// If it is none.
+pub fn ip_of_key(name: &str) -> IpAddr {
+    let ip = name.rsplit('/').next().unwrap_or_default();
+    if ip.contains(':') {
+        return ip.parse().unwrap();
     }
+    let octets: Vec<u8> = ip.split('.').map(|octet| octet.parse().unwrap()).collect();
+    <[u8; 4]>::try_from(octets).unwrap().into()
+}
+
+fn parse(value: &str) -> Value {
+    serde_json::from_str(value).unwrap_or_else(|e| panic!("{value}: {e}"))
+}
+
+fn text<'a>(holder: &'a Value, key: &str) -> &'a str {
+    holder[key].as_str().unwrap_or_else(|| panic!("{holder}"))
 }
 
 /// The attachment that an address's value names.
-fn attachment(value: &str) -> String {
-    let value: Value = serde_json::from_str(value).unwrap_or_else(|e| panic!("{value}: {e}"));
-    let text = |key: &str| value[key].as_str().unwrap_or_else(|| panic!("{value}"));
+fn attachment(holder: &Value) -> String {
+    let text = |key: &str| text(holder, key);
     format!(
         "{}/{}/{}:{}",
         text("node"),

@@ -4,11 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use super::daemon::Daemon;
 use crate::Node;
+use crate::waiting::wait_or_say;
 
 /// The network of control plane and nodes.
 const NETWORK: &str = "10.123.0";
@@ -18,9 +17,6 @@ pub(super) const ETCD: &str = "http://10.123.0.1:2379";
 
 /// The administrator's token, whose group may do everything.
 pub(super) const ADMINISTRATOR: &str = "administrator";
-
-/// Longest wait until the API server is ready.
-const READY: Duration = Duration::from_secs(120);
 
 pub(super) struct ControlPlane {
     node: Node,
@@ -99,16 +95,10 @@ impl ControlPlane {
 
     /// Waits until the API server is ready, and has made its own objects.
     pub(super) fn wait_until_ready(&self) {
-        let started = Instant::now();
         let needed = ["/readyz", "/api/v1/namespaces/kube-system"];
-        while needed.iter().any(|path| self.get(path).is_none()) {
-            assert!(
-                started.elapsed() < READY,
-                "the API server isn't ready: {}",
-                fs::read_to_string(self.path("kube-apiserver.log")).unwrap_or_default()
-            );
-            sleep(Duration::from_millis(100));
-        }
+        let is_ready = || needed.iter().all(|path| self.get(path).is_some());
+        let log = || fs::read_to_string(self.path("kube-apiserver.log")).unwrap_or_default();
+        wait_or_say(is_ready, log);
     }
 
     /// The certificates of the authorities that have signed the API server's. Without a certificate

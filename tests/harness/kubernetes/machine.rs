@@ -4,18 +4,17 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
+use super::NODES;
 use super::control_plane::ControlPlane;
 use super::runtime::ContainerRuntime;
-use super::{NODES, PATIENCE};
 use crate::kubernetes_programs;
+use crate::waiting::wait_or_say;
 use crate::{Cgroup, Node};
 
 /// Mounts the control groups again, so that the node's are at the top. In version 2, only control
 /// groups without processes can have children.
-const CGROUP_MOUNTS: &str = r#"
+pub(super) const CGROUP_MOUNTS: &str = r#"
 while read -r _ _ _ _ folder _ more; do
     options=${more##* }
     umount "$folder"
@@ -202,11 +201,10 @@ read -r _ || true",
     pub fn start_runtime(&mut self) {
         self.start("runtime", &self.runtime.command_line());
         let answers = format!("test -S {}", self.runtime.socket());
-        let started = Instant::now();
-        while !(self.succeeds(&answers) && self.succeeds(&self.crictl("version"))) {
-            assert!(started.elapsed() < PATIENCE, "{}", self.log_tails());
-            sleep(Duration::from_millis(100));
-        }
+        wait_or_say(
+            || self.succeeds(&answers) && self.succeeds(&self.crictl("version")),
+            || self.log_tails(),
+        );
     }
 
     /// Starts the kubelet.

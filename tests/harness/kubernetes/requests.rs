@@ -4,17 +4,16 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+use std::thread;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
 
-use super::PATIENCE;
 use super::control_plane::{ADMINISTRATOR, ControlPlane};
 use crate::Namespace;
+use crate::waiting::{PATIENCE, wait_within};
 
 /// An answer of the API server.
 #[derive(Clone, Debug)]
@@ -85,14 +84,15 @@ impl ControlPlane {
     ///
     /// As [`Self::request_as`].
     pub(super) fn request(&self, method: &str, path: &str, body: &Value) -> io::Result<Answer> {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let answer = self.request_as(ADMINISTRATOR, method, path, body)?;
-            if answer.status != 429 || Instant::now() > until {
-                return Ok(answer);
+        let mut answer = self.request_as(ADMINISTRATOR, method, path, body);
+        wait_within(PATIENCE, || {
+            let asks_again = answer.as_ref().is_ok_and(|answer| answer.status == 429);
+            if asks_again {
+                answer = self.request_as(ADMINISTRATOR, method, path, body);
             }
-            sleep(Duration::from_millis(200));
-        }
+            !asks_again
+        });
+        answer
     }
 
     /// The object at this path as it is now; `None` if it can't be read.

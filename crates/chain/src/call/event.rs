@@ -6,7 +6,7 @@ use std::time::Duration;
 use cni::{Command, DelegateName};
 use serde_json::value::RawValue;
 
-use crate::call::outcome::Outcome;
+use crate::call::Outcome;
 
 /// Receives the events of a chain, for a log, a demo or a tool.
 pub trait Observer {
@@ -19,9 +19,9 @@ pub trait Observer {
 pub enum Event<'a> {
     /// A delegate is about to run.
     Started {
-        /// Its name.
+        /// The name in `ipam.delegates`.
         delegate: &'a DelegateName,
-        /// Its command.
+        /// `CNI_COMMAND` of the delegate.
         command: Command,
         /// Its executable; `None` for a plugin that is only linked into this process.
         executable: Option<&'a Path>,
@@ -30,20 +30,20 @@ pub enum Event<'a> {
     },
     /// A delegate has written to stderr.
     Stderr {
-        /// Its name.
+        /// The name in `ipam.delegates`.
         delegate: &'a DelegateName,
         /// The bytes, as they came.
         bytes: &'a [u8],
     },
     /// A delegate has ended.
     Ended {
-        /// Its name.
+        /// The name in `ipam.delegates`.
         delegate: &'a DelegateName,
-        /// Its command.
+        /// `CNI_COMMAND` of the delegate.
         command: Command,
         /// Its result, or its failure.
         outcome: &'a Outcome,
-        /// Its running time.
+        /// The time from its start to its end.
         took: Duration,
     },
 }

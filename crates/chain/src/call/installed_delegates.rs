@@ -1,31 +1,56 @@
 //! Runs one delegate: finds it, gives it its input, and takes its output.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::borrow::Cow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use cni::{Cancellation, DelegateName, Environment, LinkedPlugin};
+use cni::{
+    Cancellation, Command, DELEGATE, DelegateName, Environment, LinkedPlugin, NetworkConfig,
+    ROLLBACK,
+};
+use serde_json::value::RawValue;
 use state_files::Deadline;
 
-use crate::call::delegate_call::DelegateCall;
-use crate::call::descendants;
-use crate::call::event::Event;
-use crate::call::outcome::{Failure, Outcome, Reason};
-use crate::call::output::StderrTail;
-use crate::call::plugins::Found;
-use crate::call::process::Run;
-use crate::call::spawn::Lifeline;
-use crate::call::version_negotiation::{OlderVersions, run_in};
+use crate::call::{Event, Failure, InstalledPlugin, Outcome, ProcessRun, StderrTail};
 use crate::chain::Chain;
-use crate::leftover_processes::Left;
-use crate::record::file::RecordFile;
-
-/// The time in which a process that was killed ends.
-const MOST_FOR_KILLED: Duration = Duration::from_millis(200);
+use crate::record::RecordFile;
+use crate::settings::Settings;
 
 /// The longest that a delegate's DEL within an ADD may take without `delegateTimeout`: it can't
 /// be cancelled, and may wait for a lock. If it fails, the attachment stays recorded.
 const MOST_FOR_UNDOING: Duration = Duration::from_secs(10);
+
+/// A call of a delegate.
+#[derive(Clone)]
+pub(crate) struct DelegateCall<'a> {
+    pub(crate) name: &'a DelegateName,
+    pub(crate) command: Command,
+    /// Its configuration, `prevResult` included.
+    pub(crate) config: Cow<'a, NetworkConfig>,
+    /// `prevResult`, if it isn't the one that the chain was called with.
+    pub(crate) prev_result: Option<&'a RawValue>,
+}
+
+impl<'a> DelegateCall<'a> {
+    /// A call with this configuration. `prev_result` replaces its `prevResult`.
+    pub(crate) fn new(
+        name: &'a DelegateName,
+        command: Command,
+        config: &'a NetworkConfig,
+        prev_result: Option<&'a RawValue>,
+    ) -> Self {
+        let config = match prev_result {
+            Some(prev_result) => Cow::Owned(config.with_prev_result(prev_result)),
+            None => Cow::Borrowed(config),
+        };
+        Self {
+            name,
+            command,
+            config,
+            prev_result,
+        }
+    }
+}
 
 /// The delegates of a chain, as they are installed on the node.
 pub(crate) struct InstalledDelegates<'a, 'b> {
@@ -33,48 +58,34 @@ pub(crate) struct InstalledDelegates<'a, 'b> {
     /// The environment of the delegates, without `CNI_COMMAND`.
     environment: Environment,
     cancellation: Option<&'b dyn Cancellation>,
-    /// The longest that a delegate may take.
+    /// `delegateTimeout`: the longest that each may take.
     timeout: Option<Duration>,
-    /// The attachment's record.
+    /// True within an ADD: a delegate's time is bounded even without `delegateTimeout`.
+    is_bounded: bool,
+    /// The attachment's record, whose lock they inherit.
     record: Option<&'a RecordFile>,
-    /// The lock that they inherit.
-    lock: Option<BorrowedFd<'a>>,
-    lifeline: Option<Lifeline>,
-    /// True if a file was executed and its leftover processes have not been looked for.
-    has_executed: bool,
-    versions: OlderVersions,
 }
 
 impl<'a, 'b> InstalledDelegates<'a, 'b> {
     pub(crate) fn new(chain: &'a Chain<'b>, environment: Environment) -> Self {
-        Self::unmarked(chain, chain.id.mark(environment))
-    }
-
-    /// Delegates that may be chains themselves: without the mark of this call, by which a
-    /// chain refuses to be its own delegate.
-    pub(crate) fn unmarked(chain: &'a Chain<'b>, environment: Environment) -> Self {
+        let environment = if chain.is_one_plugin {
+            environment
+        } else {
+            environment.with(DELEGATE, "1")
+        };
         Self {
             chain,
             environment,
             cancellation: None,
             timeout: chain.settings.timeout,
+            is_bounded: false,
             record: None,
-            lock: None,
-            lifeline: None,
-            has_executed: false,
-            versions: OlderVersions::default(),
         }
     }
 
     /// The same delegates, which inherit the lock of this record.
     pub(crate) fn holding(mut self, record: Option<&'a RecordFile>) -> Self {
         self.record = record;
-        self.holding_lock(record.and_then(RecordFile::lock_fd))
-    }
-
-    /// The same delegates, which inherit this lock.
-    pub(crate) fn holding_lock(mut self, lock: Option<BorrowedFd<'a>>) -> Self {
-        self.lock = lock;
         self
     }
 
@@ -87,22 +98,22 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
     /// The same delegates, each with a bound of its time, for the DEL within an ADD: it undoes
     /// this ADD, or an earlier one.
     pub(crate) fn bounded(mut self) -> Self {
-        self.timeout = self.timeout.or(Some(MOST_FOR_UNDOING));
+        self.is_bounded = true;
+        self
+    }
+
+    /// The same delegates, with `delegateTimeout` of this recorded configuration.
+    pub(crate) fn timed_as(mut self, recorded: &NetworkConfig) -> Self {
+        self.timeout = Settings::lenient(recorded, &self.environment).timeout;
         self
     }
 
     /// Runs a delegate. One that may be too old for the network's version is asked for its
     /// versions, and run again.
     pub(crate) fn run(&mut self, call: &DelegateCall<'_>) -> Outcome {
-        let mut versions = std::mem::take(&mut self.versions);
-        let outcome = match versions.of(call) {
-            Some(version) => run_in(version, call, &mut |call| self.run_once(call)),
-            None => {
-                let outcome = self.run_once(call);
-                versions.negotiated(call, outcome, &mut |call| self.run_once(call))
-            }
-        };
-        self.versions = versions;
+        let mut versions = self.chain.versions.take();
+        let outcome = versions.run(call, &mut |call| self.run_once(call));
+        self.chain.versions.replace(versions);
         outcome
     }
 
@@ -111,49 +122,61 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         self.cancellation.is_some_and(Cancellation::is_cancelled)
     }
 
-    /// Begins the rollback of an ADD: terminates processes that delegates have left behind.
-    /// From now on, the cancellation is ignored, each delegate's time is bounded, and a
-    /// delegate is told that only this call is undone.
+    /// Begins the rollback of an ADD. From now on, the cancellation is ignored, each delegate's
+    /// time is bounded, and a delegate is told that only this call is undone.
     pub(crate) fn begin_rollback(&mut self) {
         self.cancellation = None;
-        self.timeout = self.timeout.or(Some(MOST_FOR_UNDOING));
-        let environment = std::mem::take(&mut self.environment);
-        self.environment = self.chain.id.mark_rollback(environment);
-        self.terminate_leftovers();
+        self.is_bounded = true;
+        self.environment = self.environment.clone().with(ROLLBACK, "1");
+    }
+
+    /// The longest that the next delegate may take.
+    fn limit(&self) -> Option<Duration> {
+        let most = self.is_bounded.then_some(MOST_FOR_UNDOING);
+        let deadline = self.chain.deadline;
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        self.timeout.or(most).into_iter().chain(left).min()
     }
 
     /// Runs a delegate, without a second attempt in another version.
     pub(crate) fn run_once(&mut self, call: &DelegateCall<'_>) -> Outcome {
         if self.is_cancelled() {
-            return Outcome::Failed(Failure::cancelled(Left::Nothing));
+            return Outcome::Failed(Failure::cancelled());
+        }
+        let limit = self.limit();
+        if limit == Some(Duration::ZERO) {
+            return Outcome::Failed(Failure::out_of_time());
         }
         let found = match self.chain.plugins.find(call.name) {
-            Ok(found) if self.chain.settings.calls_linked_plugins => found,
-            Ok(found) => found.executed(),
+            Ok(found) => found,
             Err(failure) => return Outcome::Failed(failure),
         };
         let started = Instant::now();
-        let environment = self.environment.clone();
-        let environment = environment.with("CNI_COMMAND", call.command.as_str());
+        let command = call.command.as_str();
+        let environment = self.environment.clone().with("CNI_COMMAND", command);
         self.chain.tell(&Event::Started {
             delegate: call.name,
             command: call.command,
             executable: found.executable(),
             prev_result: call.prev_result,
         });
-        let outcome = match &found {
-            Found::Linked(plugin, _) => self.call(*plugin, call, &environment),
-            Found::File(path) | Found::Chain(path) => self.execute(path, call, &environment),
-        };
-        let outcome = match outcome {
-            // A delegate of a cancelled call counts as cancelled, whatever it printed.
-            Outcome::Failed(failure)
-                if self.is_cancelled() && !failure.is_refusal() && !failure.is_cancellation() =>
-            {
-                Outcome::Failed(Failure::cancelled(self.terminate_leftovers()))
+        let mut outcome = match (&found, found.executable()) {
+            // One that is linked can't be terminated.
+            (_, Some(path)) if self.timeout.is_some() => {
+                self.execute(path, call, &environment, limit)
             }
-            other => other,
+            (InstalledPlugin::File(path), _) => self.execute(path, call, &environment, limit),
+            (InstalledPlugin::Linked(plugin, _), _) => {
+                self.call(*plugin, call, &environment, limit)
+            }
         };
+        // A delegate of a cancelled call counts as cancelled, whatever it printed.
+        if let Outcome::Failed(failure) = &mut outcome
+            && self.is_cancelled()
+            && !failure.is_refusal()
+        {
+            failure.count_as_cancelled();
+        }
         self.chain.tell(&Event::Ended {
             delegate: call.name,
             command: call.command,
@@ -169,8 +192,9 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         plugin: &dyn LinkedPlugin,
         call: &DelegateCall<'_>,
         environment: &Environment,
+        limit: Option<Duration>,
     ) -> Outcome {
-        let bound = self.timeout.filter(|_| self.cancellation.is_none());
+        let bound = limit.filter(|_| self.cancellation.is_none());
         let deadline = match bound.map(Deadline::after).transpose() {
             Ok(deadline) => deadline,
             Err(error) => {
@@ -196,77 +220,37 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         };
         Outcome::Failed(match bound.zip(deadline) {
             Some((limit, deadline)) if deadline.is_cancelled() && !failure.is_refusal() => {
-                Failure::terminated(Reason::TimedOut(limit), Left::Nothing, "")
+                Failure::timed_out(limit)
             }
             _ => failure,
         })
     }
 
-    /// Executes a file.
+    /// Executes a delegate's file, and terminates it when its time is up.
     fn execute(
-        &mut self,
+        &self,
         executable: &Path,
         call: &DelegateCall<'_>,
         environment: &Environment,
+        limit: Option<Duration>,
     ) -> Outcome {
-        if self.lifeline.is_none() && !self.chain.owns_process {
-            self.lifeline = Lifeline::new().ok();
-        }
-        self.has_executed = true;
-        let run = Run {
+        let run = ProcessRun {
             executable,
             arguments: &[],
             environment,
-            stdin: &call.stdin(),
-            timeout: self.timeout,
+            stdin: call.config.as_bytes(),
+            timeout: limit,
             cancellation: self.cancellation,
-            overtime: &self.chain.overtime,
-            inherited: [self.lock, self.lifeline.as_ref().map(AsFd::as_fd)],
+            record: self.record,
         };
-        let output = run.to_its_end(&mut |bytes| self.tell_of_stderr(call.name, bytes));
-        match output {
+        match run.to_its_end(&mut |bytes| self.tell_of_stderr(call.name, bytes)) {
             Err(error) => Outcome::Failed(Failure::not_started(executable, &error)),
-            Ok(mut output) => {
-                if let Some(terminated) = &mut output.terminated {
-                    let left = std::mem::take(&mut terminated.left);
-                    terminated.left = left.and(self.terminate_leftovers());
-                }
-                Outcome::from(output)
-            }
+            Ok(output) => Outcome::from(output),
         }
-    }
-
-    /// Terminates processes that delegates of this call have left behind, except daemons. In
-    /// a process that others share, they are only noticed.
-    fn terminate_leftovers(&mut self) -> Left {
-        let left = if !std::mem::take(&mut self.has_executed) {
-            Left::Nothing
-        } else if self.chain.owns_process {
-            self.chain.overtime.spend(descendants::terminate)
-        } else {
-            // Without a lifeline, it is unknown. A killed process takes a moment to end.
-            let lifeline = self.lifeline.take();
-            let has_holder = |lifeline: Lifeline| lifeline.has_holder(MOST_FOR_KILLED);
-            match lifeline.is_none_or(has_holder) {
-                true => Left::Running(Vec::new()),
-                false => Left::Nothing,
-            }
-        };
-        if let Some(record) = self.record {
-            record.note_left(left.clone());
-        }
-        left
     }
 
     fn tell_of_stderr(&self, delegate: &DelegateName, bytes: &[u8]) {
         self.chain.tell(&Event::Stderr { delegate, bytes });
-    }
-}
-
-impl Drop for InstalledDelegates<'_, '_> {
-    /// At the end of the call, nothing that it has started is left but daemons.
-    fn drop(&mut self) {
-        self.terminate_leftovers();
     }
 }
 
@@ -277,8 +261,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::call::event::Observer;
-    use crate::call::plugins::{Executable, Plugins};
+    use crate::call::{Observer, Plugins};
     use crate::tests::{LinkedExample, config};
 
     /// A linked plugin that writes this to stderr.
@@ -346,7 +329,7 @@ mod tests {
         ] {
             let config = config(&format!(r#","ipam":{{"delegates":["p"]{timeout}}}"#));
             let observer = Told::default();
-            let own = |_: &Path| Executable::Plugin(&LINKED);
+            let own = |_: &Path| Some(&LINKED as &dyn LinkedPlugin);
             let plugins = Plugins::in_cni_path(&environment).unwrap();
             let chain = Chain::new(&config, &environment, plugins.and_own_executable(&own));
             chain.unwrap().observed_by(&observer).status().unwrap();

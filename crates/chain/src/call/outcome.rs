@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use cni::{Error, JsonOutput, code};
 
-use crate::leftover_processes::Left;
-
 /// Outcome of a delegate's run.
 #[derive(Debug)]
 pub enum Outcome {
@@ -16,7 +14,7 @@ pub enum Outcome {
     /// It succeeded and printed nothing, as the specification asks for on all commands
     /// but ADD and VERSION.
     Nothing,
-    /// It failed.
+    /// It has failed, or was not run.
     Failed(Failure),
 }
 
@@ -32,20 +30,19 @@ pub struct Failure {
 pub(crate) enum Kind {
     /// It printed a CNI error.
     Error,
-    /// No executable of its name is in `CNI_PATH`.
-    NotFound,
-    /// It could not be started.
-    NotStarted,
+    /// There is no executable of its name in `CNI_PATH`, or it was not started.
+    NotRun,
     /// It was ended by a signal, or exited with a status other than 0 without a CNI error.
     Died,
     /// It exited with 0 and printed something other than a JSON object.
     Garbled,
-    /// It exited with 0 and printed nothing, where an answer is required.
-    Silent,
-    /// The chain has terminated it. The processes could not be terminated.
-    Terminated(Reason, Left),
-    /// It has succeeded, and the chain's result could not be delivered to the caller.
-    NotDelivered,
+    /// It succeeded, but printed nothing where an answer is required, or the chain's result could
+    /// not be delivered to the caller.
+    NoAnswer,
+    /// The chain has terminated its process group.
+    Terminated(Reason),
+    /// It has given up by itself, or was not started.
+    GaveUp(Reason),
 }
 
 /// A reason to terminate a delegate.
@@ -61,6 +58,14 @@ pub(crate) enum Reason {
     Lost(io::Error),
 }
 
+/// The termination of a delegate by the chain.
+#[derive(Debug)]
+pub(crate) struct Terminated {
+    pub(crate) reason: Reason,
+    /// Its PID, if it doesn't end.
+    pub(crate) still_running: Option<u32>,
+}
+
 /// The most that a delegate may print, in bytes. A result has some hundred bytes, and a
 /// delegate that prints without end must not take the node's memory.
 pub(crate) const MOST_OUTPUT: usize = 16 << 20;
@@ -71,17 +76,8 @@ impl Failure {
         Self { kind, error }
     }
 
-    /// The same failure, with the start of the delegate's stdout in its details.
-    pub(crate) fn with_stdout(self, stdout: &str) -> Self {
-        self.with_output("stdout", stdout)
-    }
-
-    /// The same failure, with the end of the delegate's stderr in its details.
-    pub(crate) fn with_stderr(self, stderr: &str) -> Self {
-        self.with_output("stderr", stderr)
-    }
-
-    fn with_output(self, label: &str, text: &str) -> Self {
+    /// The same failure, with output of the delegate in its details: `stdout` or `stderr`.
+    pub(crate) fn with_output(self, label: &str, text: &str) -> Self {
         let text = text.trim();
         if text.is_empty() {
             return self;
@@ -95,13 +91,13 @@ impl Failure {
         let lines = stderr.lines();
         let rest: Vec<&str> = lines.filter(|line| !line.contains(&error.msg)).collect();
         let kind = Kind::Error;
-        Self { kind, error }.with_stderr(&rest.join("\n"))
+        Self { kind, error }.with_output("stderr", &rest.join("\n"))
     }
 
     /// The executable could not be started.
     pub(crate) fn not_started(executable: &Path, error: &io::Error) -> Self {
         let msg = format!("could not be run: {}: {error}", executable.display());
-        Self::new(Kind::NotStarted, code::DELEGATE_NOT_STARTED, msg)
+        Self::new(Kind::NotRun, code::DELEGATE_NOT_STARTED, msg)
     }
 
     /// The delegate's output is no result, for this reason.
@@ -112,30 +108,27 @@ impl Failure {
 
     /// [`Self::garbled`], of a delegate whose output is JSON but not a result.
     pub(crate) fn no_result(output: &JsonOutput, reason: &str) -> Self {
-        Self::garbled(reason).with_stdout(output.json().get())
+        Self::garbled(reason).with_output("stdout", output.json().get())
     }
 
     /// It succeeded and printed nothing, where an answer is required.
     pub fn silent() -> Self {
         let msg = "succeeded, but printed no result on stdout";
-        Self::new(Kind::Silent, code::DELEGATE_SILENT, msg)
+        Self::new(Kind::NoAnswer, code::DELEGATE_SILENT, msg)
     }
 
-    /// The chain has terminated the delegate, except these processes.
-    pub(crate) fn terminated(reason: Reason, left: Left, stderr: &str) -> Self {
-        let terminated = match &left {
-            Left::Nothing | Left::Daemons => "was terminated".to_owned(),
-            Left::Running(pids) if pids.is_empty() => {
-                "was terminated, but a process that it has started is still running".to_owned()
-            }
-            Left::Running(pids) => {
-                let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
-                let pids = pids.join(", ");
-                format!(
-                    "can't be terminated (it may be in a frozen cgroup, or wait for a disk or a \
-                     server): process {pids}"
-                )
-            }
+    /// The chain has terminated the delegate.
+    pub(crate) fn terminated(terminated: Terminated, stderr: &str) -> Self {
+        let Terminated {
+            reason,
+            still_running,
+        } = terminated;
+        let terminated = match still_running {
+            None => "was terminated".to_owned(),
+            Some(pid) => format!(
+                "can't be terminated (it may be in a frozen cgroup, or wait for a disk or a \
+                 server): process {pid}"
+            ),
         };
         let (code, msg) = match &reason {
             Reason::TimedOut(limit) => {
@@ -158,17 +151,44 @@ impl Failure {
         // A cancelled delegate hasn't failed: its stderr explains nothing.
         let is_cancelled = matches!(reason, Reason::Cancelled);
         let stderr = if is_cancelled { "" } else { stderr };
-        Self::new(Kind::Terminated(reason, left), code, msg).with_stderr(stderr)
+        Self::new(Kind::Terminated(reason), code, msg).with_output("stderr", stderr)
     }
 
     /// The failure of a delegate of a cancelled call.
-    pub(crate) fn cancelled(left: Left) -> Self {
-        Self::terminated(Reason::Cancelled, left, "")
+    pub(crate) fn cancelled() -> Self {
+        let msg = "gave up, since the call was cancelled";
+        Self::new(Kind::GaveUp(Reason::Cancelled), code::INTERRUPTED, msg)
+    }
+
+    /// Makes it the failure of a delegate of a cancelled call. Its cause counts no more, except that
+    /// it was killed.
+    pub(crate) fn count_as_cancelled(&mut self) {
+        if self.is_cancellation() {
+            return;
+        }
+        let was_killed = self.is_killed();
+        *self = Self::cancelled();
+        if was_killed {
+            self.kind = Kind::Terminated(Reason::Cancelled);
+        }
+    }
+
+    /// A linked delegate that has given up when its time was over.
+    pub(crate) fn timed_out(limit: Duration) -> Self {
+        let msg = format!("did not end within {limit:?}, and gave up");
+        let kind = Kind::GaveUp(Reason::TimedOut(limit));
+        Self::new(kind, code::TRY_AGAIN_LATER, msg)
+    }
+
+    /// A delegate that was not started, since the time for all is over.
+    pub(crate) fn out_of_time() -> Self {
+        let msg = "was not run: the time limit for all delegates is over";
+        Self::new(Kind::NotRun, code::TRY_AGAIN_LATER, msg)
     }
 
     /// True if the delegate has never run.
     pub(crate) fn is_not_run(&self) -> bool {
-        matches!(self.kind, Kind::NotFound | Kind::NotStarted)
+        matches!(self.kind, Kind::NotRun)
     }
 
     /// True if it has refused an attachment that it serves already.
@@ -176,14 +196,31 @@ impl Failure {
         matches!(self.kind, Kind::Error) && self.error.code == code::ALREADY_ALLOCATED
     }
 
-    /// True if the call was cancelled.
-    pub(crate) fn is_cancellation(&self) -> bool {
-        matches!(self.kind, Kind::Terminated(Reason::Cancelled, _))
+    /// True if it has refused its environment or its configuration, before it has done anything.
+    pub(crate) fn refuses_input(&self) -> bool {
+        matches!(
+            self.error.code,
+            code::INVALID_ENVIRONMENT | code::INVALID_CONFIG
+        )
     }
 
-    /// True if some of its processes may still be at work.
-    pub(crate) fn has_unterminated(&self) -> bool {
-        matches!(&self.kind, Kind::Terminated(_, left) if left.is_at_work())
+    /// True if the call was cancelled.
+    pub(crate) fn is_cancellation(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Terminated(Reason::Cancelled) | Kind::GaveUp(Reason::Cancelled)
+        )
+    }
+
+    /// True if it was killed, by the chain or by anybody else: it may have reserved something, and
+    /// processes that it has started may still be at work.
+    pub(crate) fn is_killed(&self) -> bool {
+        self.is_terminated() || self.error.code == code::DELEGATE_KILLED
+    }
+
+    /// True if the chain has terminated its process group.
+    pub(crate) fn is_terminated(&self) -> bool {
+        matches!(self.kind, Kind::Terminated(_))
     }
 
     /// The failure as a CNI error: the delegate's own if it gave one.
@@ -198,25 +235,20 @@ mod tests {
 
     #[test]
     fn only_the_end_of_a_cancelled_call_is_a_cancellation() {
-        let late = Reason::TimedOut(Duration::from_secs(1));
-        assert!(Failure::cancelled(Left::Nothing).is_cancellation());
-        assert!(Failure::cancelled(Left::Running(vec![7])).is_cancellation());
-        assert!(!Failure::terminated(late, Left::Nothing, "").is_cancellation());
+        let late = Duration::from_secs(1);
+        assert!(Failure::cancelled().is_cancellation());
+        assert!(!Failure::timed_out(late).is_cancellation());
         assert!(!Failure::silent().is_cancellation());
     }
 
     #[test]
-    fn only_a_terminated_delegate_may_be_at_work() {
-        let late = |left| Failure::terminated(Reason::TimedOut(Duration::from_secs(1)), left, "");
-        assert!(late(Left::Running(vec![7])).has_unterminated());
-        assert!(!late(Left::Daemons).has_unterminated());
-        assert!(!Failure::silent().has_unterminated());
-        let error = late(Left::Running(vec![7, 8])).to_error();
-        assert!(error.msg.contains("process 7, 8"), "{error}");
-        let error = late(Left::Running(Vec::new())).to_error();
-        assert!(
-            error.msg.contains("a process that it has started"),
-            "{error}"
-        );
+    fn a_delegate_that_does_not_end_is_named_by_its_pid() {
+        let terminated = Terminated {
+            reason: Reason::TimedOut(Duration::from_secs(1)),
+            still_running: Some(7),
+        };
+        let failure = Failure::terminated(terminated, "");
+        assert!(failure.is_killed() && !Failure::silent().is_killed());
+        assert!(failure.error.msg.contains("process 7"), "{failure:?}");
     }
 }

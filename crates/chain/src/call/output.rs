@@ -1,4 +1,4 @@
-//! Output of a delegate that has ended, and its conversion to an outcome.
+//! ProcessOutput of a delegate that has ended, and its conversion to an outcome.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -6,14 +6,13 @@ use std::process::ExitStatus;
 use cni::{Error, Excerpt, JsonOutput, code};
 use serde::Deserialize;
 
-use crate::call::outcome::{Failure, Kind, Outcome, Reason};
-use crate::leftover_processes::Left;
+use crate::call::{Failure, Kind, Outcome, Terminated};
 
 /// The part of a delegate's stderr that is kept: its end, in bytes.
 const MOST_STDERR: usize = 4 << 10;
 
-/// Output of a delegate: exit status, stdout, stderr.
-pub(crate) struct Output {
+/// ProcessOutput of a delegate: exit status, stdout, stderr.
+pub(crate) struct ProcessOutput {
     /// The termination, if the chain has terminated it.
     pub(crate) terminated: Option<Terminated>,
     /// `None` if it was terminated and has not ended.
@@ -23,11 +22,13 @@ pub(crate) struct Output {
     pub(crate) stderr: String,
 }
 
-/// The reason why a delegate was terminated, and the processes that could not be.
-#[derive(Debug)]
-pub(crate) struct Terminated {
-    pub(crate) reason: Reason,
-    pub(crate) left: Left,
+impl ProcessOutput {
+    /// True if the process was killed, by the chain or by anybody else: what it has started may
+    /// still be at work.
+    pub(crate) fn is_of_killed(&self) -> bool {
+        let has_signal = |status: ExitStatus| status.signal().is_some();
+        self.terminated.is_some() || self.status.is_some_and(has_signal)
+    }
 }
 
 /// Keeps the end of a delegate's stderr.
@@ -35,28 +36,29 @@ pub(crate) struct Terminated {
 pub(crate) struct StderrTail(Vec<u8>);
 
 impl StderrTail {
-    /// Adds to it.
+    /// Appends bytes, and drops the first ones if there are too many.
     pub(crate) fn add(&mut self, stderr: &[u8]) {
         self.0.extend_from_slice(stderr);
         let excess = self.0.len().saturating_sub(MOST_STDERR);
         self.0.drain(..excess);
     }
 
-    /// As text.
+    /// The bytes as text; invalid UTF-8 is replaced.
     pub(crate) fn into_text(self) -> String {
         String::from_utf8_lossy(&self.0).into_owned()
     }
 }
 
-impl From<Output> for Outcome {
-    fn from(output: Output) -> Self {
-        let Output { stdout, stderr, .. } = output;
-        if let Some(Terminated { reason, left }) = output.terminated {
+impl From<ProcessOutput> for Outcome {
+    fn from(output: ProcessOutput) -> Self {
+        let ProcessOutput { stdout, stderr, .. } = output;
+        if let Some(terminated) = output.terminated {
             // A refusal with 110 still counts: the address is an earlier ADD's.
             let refused = as_error(&stdout).filter(|error| error.code == code::ALREADY_ALLOCATED);
-            return Self::Failed(match refused.filter(|_| !left.is_at_work()) {
+            let has_ended = terminated.still_running.is_none();
+            return Self::Failed(match refused.filter(|_| has_ended) {
                 Some(error) => Failure::printed(error, &stderr),
-                None => Failure::terminated(reason, left, &stderr),
+                None => Failure::terminated(terminated, &stderr),
             });
         }
         let status = output.status.unwrap_or_default();
@@ -68,22 +70,26 @@ impl From<Output> for Outcome {
             // status has not succeeded.
             return Self::Failed(Failure::printed(error, &stderr));
         }
+        let died = |code, msg: String| {
+            let printed = excerpt(&stdout);
+            Failure::new(Kind::Died, code, msg).with_output("stdout", &printed)
+        };
         let failed = if has_signal {
             let msg = format!("was ended by a signal ({status})");
-            Failure::new(Kind::Died, code::DELEGATE_KILLED, msg).with_stdout(&excerpt(&stdout))
+            died(code::DELEGATE_KILLED, msg)
         } else if !status.success() {
             let msg = format!("failed ({status}) without a CNI error on stdout");
-            Failure::new(Kind::Died, code::DELEGATE_FAILED, msg).with_stdout(&excerpt(&stdout))
+            died(code::DELEGATE_FAILED, msg)
         } else if stdout.trim_ascii().is_empty() {
             return Self::Nothing;
         } else {
             let start = excerpt(&stdout[..stdout.len().min(1024)]);
             match JsonOutput::try_from(stdout) {
                 Ok(output) => return Self::Result(output),
-                Err(reason) => Failure::garbled(&reason).with_stdout(&start),
+                Err(reason) => Failure::garbled(&reason).with_output("stdout", &start),
             }
         };
-        Self::Failed(failed.with_stderr(&stderr))
+        Self::Failed(failed.with_output("stderr", &stderr))
     }
 }
 
@@ -112,9 +118,10 @@ fn as_error(stdout: &[u8]) -> Option<Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::Reason;
 
     fn outcome(raw_status: i32, stdout: &str) -> Outcome {
-        Outcome::from(Output {
+        Outcome::from(ProcessOutput {
             terminated: None,
             status: Some(ExitStatus::from_raw(raw_status)),
             stdout: stdout.as_bytes().to_vec(),
@@ -192,17 +199,19 @@ mod tests {
     }
 
     #[test]
-    fn a_terminated_delegate_has_refused_only_if_nothing_of_it_is_left() {
+    fn a_terminated_delegate_has_refused_only_if_it_has_ended() {
         let printed = |code| format!(r#"{{"code":{code},"msg":"m"}}"#);
-        for (left, code, counts) in [
-            (Left::Nothing, 110, 110),
-            (Left::Daemons, 110, 110),
-            (Left::Running(vec![7]), 110, code::TRY_AGAIN_LATER),
-            (Left::Nothing, 5, code::TRY_AGAIN_LATER),
+        for (still_running, code, counts) in [
+            (None, 110, 110),
+            (Some(7), 110, code::TRY_AGAIN_LATER),
+            (None, 5, code::TRY_AGAIN_LATER),
         ] {
             let reason = Reason::TimedOut(std::time::Duration::from_secs(1));
-            let outcome = Outcome::from(Output {
-                terminated: Some(Terminated { reason, left }),
+            let outcome = Outcome::from(ProcessOutput {
+                terminated: Some(Terminated {
+                    reason,
+                    still_running,
+                }),
                 status: None,
                 stdout: printed(code).into_bytes(),
                 stderr: String::new(),

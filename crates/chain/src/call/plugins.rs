@@ -5,24 +5,13 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use cni::{CHAIN_CALL, DelegateName, Environment, Error, LinkedPlugin, ROLLBACK};
+use cni::{DELEGATE, DelegateName, Environment, Error, LinkedPlugin};
 
-use crate::call::outcome::Failure;
-use crate::call::search_path::SearchPath;
+use crate::call::{Failure, SearchPath};
 
-/// Compares a path with the process's own executable.
-type OwnExecutable<'a> = &'a (dyn Fn(&Path) -> Executable<'a> + Sync);
-
-/// A path, compared with the process's own executable.
-#[derive(Clone, Copy)]
-pub enum Executable<'a> {
-    /// Another file.
-    Other,
-    /// The executable, by the name of this plugin.
-    Plugin(&'a dyn LinkedPlugin),
-    /// The executable, by the name of the chain itself, or by an unknown one.
-    Chain,
-}
+/// The linked plugin that a path leads to, if it is the process's own executable by the name of this
+/// plugin.
+type OwnExecutable<'a> = &'a (dyn Fn(&Path) -> Option<&'a dyn LinkedPlugin> + Sync);
 
 /// Finds the plugins of a chain.
 pub struct Plugins<'a> {
@@ -30,34 +19,24 @@ pub struct Plugins<'a> {
     by_name: &'a [&'a dyn LinkedPlugin],
     own_executable: Option<OwnExecutable<'a>>,
     /// The plugins found so far: each is looked up once a call.
-    found: RefCell<HashMap<DelegateName, Found<'a>>>,
+    found: RefCell<HashMap<DelegateName, InstalledPlugin<'a>>>,
 }
 
 /// A plugin that was found.
 #[derive(Clone)]
-pub(crate) enum Found<'a> {
-    /// An executable.
+pub(crate) enum InstalledPlugin<'a> {
+    /// Its file is executed.
     File(PathBuf),
     /// A linked plugin, with its executable if it has one.
     Linked(&'a dyn LinkedPlugin, Option<PathBuf>),
-    /// The executable of the chain itself.
-    Chain(PathBuf),
 }
 
-impl Found<'_> {
+impl InstalledPlugin<'_> {
     /// Its executable; `None` for a plugin that is only linked.
     pub(crate) fn executable(&self) -> Option<&Path> {
         match self {
-            Self::File(path) | Self::Chain(path) => Some(path),
+            Self::File(path) => Some(path),
             Self::Linked(_, path) => path.as_deref(),
-        }
-    }
-
-    /// The same plugin, which is executed if it has an executable.
-    pub(crate) fn executed(self) -> Self {
-        match self {
-            Self::Linked(_, Some(path)) => Self::File(path),
-            other => other,
         }
     }
 }
@@ -98,59 +77,39 @@ impl<'a> Plugins<'a> {
     /// # Errors
     ///
     /// There is no such plugin.
-    pub(crate) fn find(&self, name: &DelegateName) -> Result<Found<'a>, Failure> {
-        if let Some(found) = self.found.borrow().get(name) {
-            return Ok(found.clone());
+    pub(crate) fn find(&self, name: &DelegateName) -> Result<InstalledPlugin<'a>, Failure> {
+        let mut found = self.found.borrow_mut();
+        if let Some(plugin) = found.get(name) {
+            return Ok(plugin.clone());
         }
-        let found = self.look_up(name)?;
-        self.found.borrow_mut().insert(name.clone(), found.clone());
-        Ok(found)
-    }
-
-    fn look_up(&self, name: &DelegateName) -> Result<Found<'a>, Failure> {
-        let linked = self
-            .by_name
-            .iter()
-            .find(|plugin| plugin.name() == name.as_str());
-        if let Some(plugin) = linked {
-            return Ok(Found::Linked(*plugin, None));
-        }
-        let path = self.search_path.find(name)?;
-        Ok(match self.own_executable.map(|own| own(&path)) {
-            None | Some(Executable::Other) => Found::File(path),
-            Some(Executable::Plugin(plugin)) => Found::Linked(plugin, Some(path)),
-            Some(Executable::Chain) => Found::Chain(path),
-        })
-    }
-
-    /// Refuses a call that comes from a chain's delegate, and a chain that lists its own
-    /// executable, by whatever name. A missing delegate fails when it is to run.
-    ///
-    /// # Errors
-    ///
-    /// Code 7, naming the delegate.
-    pub(crate) fn refuse_recursion(
-        &self,
-        delegates: &[DelegateName],
-        environment: &Environment,
-    ) -> Result<(), Error> {
-        let is_set = |name: &&str| environment.get(name).is_some();
-        if let Some(name) = [CHAIN_CALL, ROLLBACK].into_iter().find(is_set) {
-            return Err(Error::config(format!(
-                "ipam.delegates: a delegate has called ipam-delegated again ({name} is set); a chain can't be its own delegate",
-            )));
-        }
-        for (i, name) in delegates.iter().enumerate() {
-            if let Ok(Found::Chain(path)) = self.find(name) {
-                return Err(Error::config(format!(
-                    "ipam.delegates[{i}]: {:?} is ipam-delegated itself ({}); a chain can't be its own delegate",
-                    name.as_str(),
-                    path.display()
-                )));
+        let mut linked = self.by_name.iter();
+        let plugin = match linked.find(|plugin| plugin.name() == name.as_str()) {
+            Some(plugin) => InstalledPlugin::Linked(*plugin, None),
+            None => {
+                let path = self.search_path.find(name)?;
+                match self.own_executable.and_then(|own| own(&path)) {
+                    Some(plugin) => InstalledPlugin::Linked(plugin, Some(path)),
+                    None => InstalledPlugin::File(path),
+                }
             }
-        }
-        Ok(())
+        };
+        found.insert(name.clone(), plugin.clone());
+        Ok(plugin)
     }
+}
+
+/// Refuses a call that comes from a chain's delegate: the chain may be its own, by whatever name.
+///
+/// # Errors
+///
+/// Code 7.
+pub(crate) fn refuse_delegates_call(environment: &Environment) -> Result<(), Error> {
+    if environment.get(DELEGATE).is_none() {
+        return Ok(());
+    }
+    Err(Error::config(format!(
+        "ipam.delegates: a delegate has called ipam-delegated again ({DELEGATE} is set); a chain can't be its own delegate",
+    )))
 }
 
 #[cfg(test)]
@@ -165,14 +124,14 @@ mod tests {
         let plugins = Plugins::in_cni_path(&environment).unwrap();
         assert!(matches!(
             plugins.find(&"sh".parse().unwrap()),
-            Ok(Found::File(_))
+            Ok(InstalledPlugin::File(_))
         ));
         let plugins = Plugins::in_cni_path(&environment)
             .unwrap()
             .and_linked(&linked);
         assert!(matches!(
             plugins.find(&"sh".parse().unwrap()),
-            Ok(Found::Linked(_, None))
+            Ok(InstalledPlugin::Linked(_, None))
         ));
     }
 }

@@ -1,24 +1,33 @@
 //! Runs a delegate's process: stdin in; stdout, stderr and exit status out.
 
-use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStderr, ChildStdout};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use cni::{Cancellation, Environment};
-use rustix::io::ioctl_fionread;
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{FdFlags, fcntl_setfd, ioctl_fionread};
 use state_files::wait_for;
 
-use crate::call::outcome::{MOST_OUTPUT, Reason};
-use crate::call::output::{Output, StderrTail, Terminated};
-use crate::call::process_group::ProcessGroup;
-use crate::call::spawn::spawn;
-use crate::leftover_processes::Left;
-use crate::overtime::Overtime;
+use crate::call::{MOST_OUTPUT, ProcessGroup, ProcessOutput, Reason, StderrTail, Terminated};
+use crate::record::RecordFile;
+
+/// Longest time of the attempts to start an executable that is being replaced. libcni
+/// waits as long (`pkg/invoke`, `RawExec`).
+const BUSY: Duration = Duration::from_secs(5);
+
+/// Held while a lock is inheritable, so that a delegate of another chain in this process
+/// doesn't inherit it.
+static INHERITING: Mutex<()> = Mutex::new(());
 
 /// A run of a delegate's process.
-pub(crate) struct Run<'a> {
+pub(crate) struct ProcessRun<'a> {
     pub(crate) executable: &'a Path,
     /// Its arguments; plugins have none.
     pub(crate) arguments: &'a [&'a str],
@@ -28,54 +37,80 @@ pub(crate) struct Run<'a> {
     /// The longest that it may take.
     pub(crate) timeout: Option<Duration>,
     pub(crate) cancellation: Option<&'a dyn Cancellation>,
-    /// The time for its termination.
-    pub(crate) overtime: &'a Overtime,
-    /// Descriptors that it inherits.
-    pub(crate) inherited: [Option<BorrowedFd<'a>>; 2],
+    /// The record whose lock it inherits.
+    pub(crate) record: Option<&'a RecordFile>,
 }
 
-impl Run<'_> {
+impl ProcessRun<'_> {
     /// Runs the process to its end, or terminates it. `on_stderr` receives its stderr while
     /// it runs. The error is that the process could not be started.
     ///
     /// A process that it leaves behind isn't waited for, even if it still holds the pipes.
-    pub(crate) fn to_its_end(&self, on_stderr: &mut dyn FnMut(&[u8])) -> io::Result<Output> {
+    pub(crate) fn to_its_end(&self, on_stderr: &mut dyn FnMut(&[u8])) -> io::Result<ProcessOutput> {
         let deadline = self.timeout.map(|timeout| Instant::now() + timeout);
-        let mut child = spawn(
-            self.executable,
-            self.arguments,
-            self.environment,
-            self.stdin,
-            self.inherited,
-            deadline,
-        )?;
-        let group = ProcessGroup::of(&child);
-        let mut pipes = Pipes::of(&mut child, on_stderr);
+        let mut child = self.spawn(deadline)?;
+        let group = ProcessGroup::of(&mut child)?;
+        let mut pipes = Pipes {
+            stdout: child.stdout.take().map(OwnedFd::from).map(File::from),
+            stderr: child.stderr.take().map(OwnedFd::from).map(File::from),
+            output: Vec::new(),
+            tail: StderrTail::default(),
+            on_stderr,
+        };
         let reason = match self.wait(&mut child, &group, &mut pipes, deadline) {
             Ok(reason) => reason,
             Err(error) => Some(Reason::Lost(error)),
         };
         let terminated = reason.map(|reason| {
-            let left = self.terminate(&mut child, &group);
+            let has_ended = group.terminate(&mut child);
             // Reads output that the process wrote before its termination.
             let _ = pipes.read(true, true);
-            Terminated { reason, left }
+            let still_running = (!has_ended).then(|| child.id());
+            Terminated {
+                reason,
+                still_running,
+            }
         });
-        Ok(Output {
+        let output = ProcessOutput {
             terminated,
             // Reaped already, or not to be waited for.
             status: child.try_wait().unwrap_or_default(),
             stdout: pipes.output,
             stderr: pipes.tail.into_text(),
-        })
+        };
+        if output.is_of_killed()
+            && let Some(record) = self.record
+        {
+            record.leave_to_heirs();
+        }
+        Ok(output)
     }
 
-    /// Terminates the group; returns the leader if it doesn't end.
-    fn terminate(&self, child: &mut Child, group: &ProcessGroup) -> Left {
-        if self.overtime.spend(|most| group.terminate(child, most)) {
-            Left::Nothing
-        } else {
-            Left::Running(vec![child.id()])
+    /// Starts the process with exactly this environment, as the leader of a process group.
+    fn spawn(&self, deadline: Option<Instant>) -> io::Result<Child> {
+        let mut process = Command::new(self.executable);
+        process
+            .args(self.arguments)
+            .env_clear()
+            .envs(self.environment.iter())
+            .stdin(in_memory(self.stdin)?)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // So that it can be terminated with every process that it starts.
+            .process_group(0);
+        let lock = self.record.and_then(RecordFile::lock_fd);
+        let busy_until = Instant::now() + BUSY;
+        let until = deadline.map_or(busy_until, |deadline| deadline.min(busy_until));
+        loop {
+            match spawn_inheriting(&mut process, lock) {
+                Err(error)
+                    if error.kind() == io::ErrorKind::ExecutableFileBusy
+                        && Instant::now() < until =>
+                {
+                    sleep(Duration::from_millis(100).min(until - Instant::now()));
+                }
+                other => return other,
+            }
         }
     }
 
@@ -95,15 +130,13 @@ impl Run<'_> {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let [stdout, stderr, ended, cancelled] = wait_for(
                 [
-                    pipes.stdout.fd(),
-                    pipes.stderr.fd(),
-                    group.fd(),
+                    pipes.stdout.as_ref().map(AsFd::as_fd),
+                    pipes.stderr.as_ref().map(AsFd::as_fd),
+                    Some(group.fd()),
                     cancellation,
                 ],
-                group.longest_wait(left),
+                left,
             )?;
-            // Asked before the pipes are read: they hold everything that was printed.
-            let ended = ended || group.must_poll() && child.try_wait()?.is_some();
             pipes.read(stdout || ended, stderr || ended)?;
             if pipes.output.len() > MOST_OUTPUT {
                 return Ok(Some(Reason::PrintedTooMuch));
@@ -122,33 +155,47 @@ impl Run<'_> {
     }
 }
 
+fn spawn_inheriting(process: &mut Command, lock: Option<BorrowedFd<'_>>) -> io::Result<Child> {
+    let _held = INHERITING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(fd) = lock {
+        fcntl_setfd(fd, FdFlags::empty())?;
+    }
+    let child = process.spawn();
+    if let Some(fd) = lock {
+        // If it stays inheritable, a later delegate inherits it, too.
+        let _ = fcntl_setfd(fd, FdFlags::CLOEXEC);
+    }
+    child
+}
+
+/// A file that holds `bytes` and has no name. A pipe holds 64 KiB and then waits for its
+/// reader, which may wait for us; a file holds any amount.
+fn in_memory(bytes: &[u8]) -> io::Result<File> {
+    let mut file = File::from(memfd_create("cni-stdin", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file)
+}
+
 /// The pipes of a child, and what was read from them.
 struct Pipes<'a> {
-    stdout: Pipe<ChildStdout>,
-    stderr: Pipe<ChildStderr>,
+    /// The reading end, until the other end is closed.
+    stdout: Option<File>,
+    /// The reading end, until the other end is closed.
+    stderr: Option<File>,
     output: Vec<u8>,
     tail: StderrTail,
     on_stderr: &'a mut dyn FnMut(&[u8]),
 }
 
-impl<'a> Pipes<'a> {
-    fn of(child: &mut Child, on_stderr: &'a mut dyn FnMut(&[u8])) -> Self {
-        Self {
-            stdout: Pipe(child.stdout.take()),
-            stderr: Pipe(child.stderr.take()),
-            output: Vec::new(),
-            tail: StderrTail::default(),
-            on_stderr,
-        }
-    }
-
+impl Pipes<'_> {
     fn read(&mut self, stdout: bool, stderr: bool) -> io::Result<()> {
         if stdout {
-            self.stdout.read_available(&mut self.output)?;
+            read_available(&mut self.stdout, &mut self.output)?;
         }
         if stderr {
             let mut more = Vec::new();
-            self.stderr.read_available(&mut more)?;
+            read_available(&mut self.stderr, &mut more)?;
             if !more.is_empty() {
                 (self.on_stderr)(&more);
                 self.tail.add(&more);
@@ -158,46 +205,39 @@ impl<'a> Pipes<'a> {
     }
 }
 
-/// The reading end of a pipe, until the other end is closed.
-struct Pipe<R>(Option<R>);
-
-impl<R: AsFd + Read> Pipe<R> {
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.0.as_ref().map(AsFd::as_fd)
-    }
-
-    /// Reads what the pipe holds, without waiting for more.
-    fn read_available(&mut self, into: &mut Vec<u8>) -> io::Result<()> {
-        if let Some(pipe) = &mut self.0 {
-            let available = ioctl_fionread(&*pipe)?;
-            into.reserve(available.try_into().unwrap_or_default());
-            pipe.take(available).read_to_end(into)?;
-            if available == 0 {
-                // Ready with nothing to read: closed, or the child has ended.
-                self.0 = None;
-            }
+/// Reads what a pipe holds, without waiting for more.
+fn read_available(pipe: &mut Option<File>, into: &mut Vec<u8>) -> io::Result<()> {
+    if let Some(reader) = pipe {
+        let available = ioctl_fionread(&*reader)?;
+        into.reserve(available.try_into().unwrap_or_default());
+        reader.take(available).read_to_end(into)?;
+        if available == 0 {
+            // Ready with nothing to read: closed, or the child has ended.
+            *pipe = None;
         }
-        Ok(())
     }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::ExitStatusExt;
+    use std::thread;
 
     /// Runs a shell script; returns its output, and the number of bytes of its stderr.
-    fn run(script: &str, timeout: Duration) -> (Output, usize) {
+    fn run(script: &str, timeout: Duration) -> (ProcessOutput, usize) {
         let environment = Environment::default().with("PATH", "/usr/bin:/bin");
-        let run = Run {
+        let run = ProcessRun {
             executable: Path::new("/bin/sh"),
             arguments: &["-c", script],
             environment: &environment,
             stdin: b"",
             timeout: Some(timeout),
             cancellation: None,
-            overtime: &Overtime::new(false),
-            inherited: [None; 2],
+            record: None,
         };
         let mut stderr = 0;
         let output = run.to_its_end(&mut |bytes| stderr += bytes.len());
@@ -209,11 +249,11 @@ mod tests {
     #[test]
     fn a_process_past_its_time_is_terminated() {
         let (output, _) = run("exec sleep 60", Duration::from_millis(10));
-        let Some(Terminated { reason, left }) = output.terminated else {
+        let Some(terminated) = output.terminated else {
             panic!("it is not terminated");
         };
-        assert!(matches!(reason, Reason::TimedOut(_)), "{reason:?}");
-        assert_eq!(left, Left::Nothing);
+        assert!(matches!(terminated.reason, Reason::TimedOut(_)));
+        assert_eq!(terminated.still_running, None);
         assert!(output.status.unwrap().signal().is_some());
     }
 
@@ -231,5 +271,37 @@ mod tests {
         let (output, stderr) = run("head -c 1000000 /dev/zero >&2", MINUTE);
         assert!(output.terminated.is_none());
         assert_eq!(stderr, 1_000_000);
+    }
+
+    #[test]
+    fn an_executable_that_is_being_written_is_tried_again_and_a_missing_one_is_not() {
+        let start = |executable: &Path| {
+            let run = ProcessRun {
+                executable,
+                arguments: &[],
+                environment: &Environment::default(),
+                stdin: b"",
+                timeout: None,
+                cancellation: None,
+                record: None,
+            };
+            run.to_its_end(&mut |_| {})
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let executable = folder.path().join("plugin");
+        fs::write(&executable, "#!/bin/sh\nexit 3\n").unwrap();
+        fs::set_permissions(&executable, fs::Permissions::from_mode(0o755)).unwrap();
+        let writer = File::options().append(true).open(&executable).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                sleep(Duration::from_millis(200));
+                drop(writer);
+            });
+            let output = start(&executable).unwrap();
+            assert_eq!(output.status.unwrap().code(), Some(3));
+        });
+        let missing = start(&folder.path().join("missing"));
+        let error = missing.map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }

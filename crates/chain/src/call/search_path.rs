@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cni::{DelegateName, Environment, Error, code};
 
-use crate::call::outcome::{Failure, Kind};
+use crate::call::{Failure, Kind};
 
 /// `CNI_PATH`: the folders in which plugins are found.
 #[derive(Clone, Debug)]
@@ -27,7 +27,8 @@ impl SearchPath {
         let value = environment.get("CNI_PATH").unwrap_or_default();
         let folders: Vec<PathBuf> = env::split_paths(value)
             .filter(|folder| !folder.as_os_str().is_empty())
-            .map(literal)
+            // The library would expand a leading `~` to a home folder, as a shell does.
+            .map(|folder| Path::new(".").join(folder))
             .collect();
         if folders.is_empty() {
             return Err(Error::environment(format!(
@@ -55,7 +56,7 @@ impl SearchPath {
         which::which_in(name.as_str(), Some(&self.folders), ".").map_err(|_| {
             let value = self.value.to_string_lossy();
             let msg = format!("no such plugin in CNI_PATH ({value})");
-            let mut failure = Failure::new(Kind::NotFound, code::DELEGATE_NOT_FOUND, msg);
+            let mut failure = Failure::new(Kind::NotRun, code::DELEGATE_NOT_FOUND, msg);
             if let Some(file) = self.file_named(name.as_str().as_ref()) {
                 let file = file.display();
                 failure.error.details = format!("{file} exists, but is not executable");
@@ -69,16 +70,6 @@ impl SearchPath {
         env::split_paths(&self.folders)
             .map(|folder| folder.join(name))
             .find(|file| file.exists())
-    }
-}
-
-/// The folder, as the kernel finds it. The library would expand a leading `~` to a home
-/// folder, as a shell does.
-fn literal(folder: PathBuf) -> PathBuf {
-    if folder.is_absolute() {
-        folder
-    } else {
-        Path::new(".").join(folder)
     }
 }
 
@@ -110,7 +101,8 @@ mod tests {
 
     #[test]
     fn a_tilde_is_a_folders_name() {
-        assert_eq!(literal("~/bin".into()), Path::new("./~/bin"));
-        assert_eq!(literal("/opt/~".into()), Path::new("/opt/~"));
+        let environment = Environment::default().with("CNI_PATH", "~/bin::/opt/~");
+        let path = SearchPath::from_environment(&environment).unwrap();
+        assert_eq!(path.folders, "./~/bin:/opt/~");
     }
 }

@@ -7,12 +7,12 @@
 
 use std::time::SystemTime;
 
-use cni::{Attachment, DelegateName, IpamResult, NetworkConfig, NetworkName};
+use cni::{Attachment, DelegateName, Error, IpConfig, IpamResult, NetworkConfig, NetworkName};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use state_files::whole_lines;
 
-use crate::call_id::CallId;
-use crate::record::line::{FORMAT, Intent, Line};
+use crate::record::{FORMAT, Intent, Line, Namespace, NamespaceId};
 
 /// The record of an attachment.
 #[derive(Clone, Debug)]
@@ -21,12 +21,10 @@ pub struct AttachmentRecord {
     pub state: RecordState,
     /// Start of the ADD.
     pub added: SystemTime,
-    /// Start of the last DEL.
+    /// Start of the first DEL.
     pub deleting: Option<SystemTime>,
     /// Trace ID of the ADD.
     pub trace: String,
-    /// ID of the boot of the ADD, if it is known.
-    pub boot: Option<String>,
     /// `CNI_NETNS` of the ADD.
     pub netns: String,
     /// `CNI_ARGS` of the ADD.
@@ -36,11 +34,11 @@ pub struct AttachmentRecord {
     /// The lines of the chain's caller, in the order in which they were written
     /// ([`crate::Chain::with_caller_line`]).
     pub caller_lines: Vec<Box<RawValue>>,
-    config: Option<Box<RawValue>>,
-    /// The call of the ADD.
-    pub(crate) call: CallId,
-    /// Number of the lines with results.
-    results: usize,
+    /// True if the chain's caller runs the plugins itself ([`crate::OwnRecord`]): no chain undoes
+    /// the attachment.
+    pub is_callers: bool,
+    pub(crate) netns_id: Option<NamespaceId>,
+    config: Box<RawValue>,
 }
 
 /// Progress of an attachment, by its record.
@@ -48,7 +46,7 @@ pub struct AttachmentRecord {
 pub enum RecordState {
     /// ADD has begun and has not ended; or it has failed, and was not undone.
     Adding,
-    /// ADD has succeeded.
+    /// ADD has succeeded, and no DEL has begun.
     Added,
     /// DEL has begun and has not ended, or has failed.
     Deleting,
@@ -68,7 +66,7 @@ impl RecordState {
 /// A delegate of a recorded ADD.
 #[derive(Clone, Debug)]
 pub struct DelegateAnswer {
-    /// Its name.
+    /// The name in `ipam.delegates`.
     pub name: DelegateName,
     /// Its result; `None` if it is not recorded.
     pub result: Option<Box<RawValue>>,
@@ -80,19 +78,18 @@ impl AttachmentRecord {
         let delegates = intent.delegates.into_iter();
         Self {
             state: RecordState::Adding,
-            added: intent.call.id.started(),
+            added: intent.at.0,
             deleting: None,
             trace: intent.trace,
-            boot: intent.boot,
             netns: intent.netns,
             args: intent.args,
             delegates: delegates
                 .map(|name| DelegateAnswer { name, result: None })
                 .collect(),
             caller_lines: Vec::new(),
+            is_callers: intent.is_callers,
+            netns_id: intent.netns_id,
             config: intent.config,
-            call: intent.call.id,
-            results: 0,
         }
     }
 
@@ -130,11 +127,6 @@ impl AttachmentRecord {
                 intent.container_id, intent.ifname, intent.network
             ));
         }
-        // No process can be started with a NUL in a variable.
-        let variables = [&intent.netns, &intent.args];
-        if let Some(text) = variables.into_iter().find(|text| text.contains('\0')) {
-            return Err(format!("{text:?} can't have been a variable's value"));
-        }
         let mut record = Self::new(intent);
         for line in lines {
             record.note(line?)?;
@@ -147,21 +139,24 @@ impl AttachmentRecord {
         match line {
             Line::Adding(_) => return Err("it has two intents".to_owned()),
             Line::Result(result) => {
-                let delegate = self.delegates.get_mut(self.results);
-                let delegate = delegate.ok_or("it has more results than delegates")?;
-                // The result of one that was too large is `null`.
-                delegate.result = Some(result).filter(|raw| raw.get() != RawValue::NULL.get());
-                self.results += 1;
+                let mut delegates = self.delegates.iter_mut();
+                let next = delegates.find(|delegate| delegate.result.is_none());
+                next.ok_or("it has more results than delegates")?.result = Some(result);
             }
             Line::Added {} if self.state == RecordState::Adding => self.state = RecordState::Added,
             Line::Added {} => {}
-            Line::Deleting(call) => {
+            Line::Deleting { at } => {
                 self.state = RecordState::Deleting;
-                self.deleting = Some(call.id.started());
+                self.deleting = self.deleting.or(Some(at.0));
             }
             Line::Caller(line) => self.caller_lines.push(line),
         }
         Ok(())
+    }
+
+    /// The state of the network namespace of the ADD.
+    pub fn namespace(&self) -> Namespace {
+        Namespace::of(&self.netns, self.netns_id.as_ref())
     }
 
     /// Start of the current state.
@@ -169,20 +164,25 @@ impl AttachmentRecord {
         self.deleting.unwrap_or(self.added)
     }
 
-    /// The configuration of the ADD, if it is recorded.
-    pub fn config(&self) -> Option<NetworkConfig> {
-        NetworkConfig::parse(self.config.as_ref()?.get().as_bytes().to_vec()).ok()
+    /// The configuration of the ADD.
+    ///
+    /// # Errors
+    ///
+    /// It is damaged.
+    pub fn config(&self) -> Result<NetworkConfig, Error> {
+        NetworkConfig::parse(self.config.get().as_bytes().to_vec())
     }
 
     /// The configuration of the ADD as it is recorded.
-    pub fn raw_config(&self) -> Option<&RawValue> {
-        self.config.as_deref()
+    pub fn raw_config(&self) -> &RawValue {
+        &self.config
     }
 
-    /// True if the delegate of this number, from 0, has answered, even if its answer was too large
-    /// to be recorded.
-    pub fn has_answered(&self, number: usize) -> bool {
-        number < self.results
+    /// The error of a chain that is to undo what only the caller undoes ([`crate::OwnRecord`]).
+    pub(crate) fn refusal(&self, attachment: &Attachment) -> Error {
+        Error::config(format!(
+            "{attachment} is undone only by the program that has made it"
+        ))
     }
 
     /// The chain's result, if ADD has got that far.
@@ -192,21 +192,20 @@ impl AttachmentRecord {
 
     /// The delegates of the ADD, in order, with their parts in it.
     pub(crate) fn recorded_delegates(&self) -> Vec<RecordedDelegate<'_>> {
-        let last = self.delegates.len().saturating_sub(1);
         let mut prev_result: Option<&RawValue> = None;
-        let delegates = self.delegates.iter().enumerate();
-        let recorded = delegates.map(|(i, DelegateAnswer { name, result })| {
-            let result = result.as_deref();
-            let delegate = RecordedDelegate {
-                name,
-                result,
-                is_last: i == last,
-                holds_nothing: i != last
-                    && result.is_some_and(|result| added_none(prev_result, result)),
-            };
-            prev_result = result;
-            delegate
-        });
+        let recorded = self
+            .delegates
+            .iter()
+            .map(|DelegateAnswer { name, result }| {
+                let result = result.as_deref();
+                let is_selector = result.is_some_and(|result| selects(prev_result, result));
+                prev_result = result;
+                RecordedDelegate {
+                    name,
+                    result,
+                    is_selector,
+                }
+            });
         recorded.collect()
     }
 }
@@ -217,40 +216,36 @@ pub(crate) struct RecordedDelegate<'a> {
     pub(crate) name: &'a DelegateName,
     /// Its result, if it is recorded.
     pub(crate) result: Option<&'a RawValue>,
-    /// True if no delegate came after it.
-    pub(crate) is_last: bool,
-    /// True if it added no address: a selector.
-    pub(crate) holds_nothing: bool,
+    /// True if it has selected pools and added no address: it holds nothing.
+    pub(crate) is_selector: bool,
 }
 
-impl<'a> RecordedDelegate<'a> {
-    /// The `prevResult` of the next delegate, if there was one.
-    pub(crate) fn next_prev_result(&self) -> Option<&'a RawValue> {
-        self.result.filter(|_| !self.is_last)
-    }
-
-    /// The result of a selector.
-    pub(crate) fn selection(&self) -> Option<&'a RawValue> {
-        self.result.filter(|_| self.holds_nothing)
-    }
-}
-
-/// True if a result has no address that `prevResult` doesn't have.
-fn added_none(prev_result: Option<&RawValue>, result: &RawValue) -> bool {
-    let ips = |raw: &RawValue| -> Option<Vec<_>> {
-        let result = IpamResult::read("result", raw).ok()?;
-        Some(result.ips.iter().map(cni::IpConfig::ip).collect())
+/// True if a result has pools that `prevResult` doesn't have, and no such address.
+fn selects(prev_result: Option<&RawValue>, result: &RawValue) -> bool {
+    let read = |raw: &RawValue| IpamResult::read("result", raw).ok();
+    let Some(result) = read(result) else {
+        return false;
     };
-    let earlier = prev_result.and_then(ips).unwrap_or_default();
-    ips(result).is_some_and(|ips| ips.iter().all(|ip| earlier.contains(ip)))
+    let earlier = prev_result.and_then(read).unwrap_or_default();
+    let has = |ip: &IpConfig| {
+        earlier
+            .ips
+            .iter()
+            .any(|of_earlier| of_earlier.ip() == ip.ip())
+    };
+    let selected = pools(&result);
+    selected.is_some() && selected != pools(&earlier) && result.ips.iter().all(has)
+}
+
+fn pools(result: &IpamResult) -> Option<Value> {
+    serde_json::from_str(result.other("pools")?.get()).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call_id::CallId;
-    use crate::record::line::MOST;
     use crate::tests::attachment;
+    use cni::Environment;
 
     const RESULTS: [&str; 3] = [
         r#"{"ips":[],"pools":[1]}"#,
@@ -263,13 +258,13 @@ mod tests {
         let json = r#"{"cniVersion":"1.0.0","name":"net","ipam":{"x":1.50}}"#;
         let config = NetworkConfig::parse(json.as_bytes().to_vec()).unwrap();
         let delegates = ["s", "a", "b"].map(|name| name.parse().unwrap());
-        let mut intent = Intent::new(&config, &attachment(), &delegates, CallId::new());
+        let mut intent = Intent::new(&config, &attachment(), &delegates, &Environment::default());
         intent.args = "A=1".into();
         intent.netns = "/run/netns/c1".into();
         let mut bytes = Line::Adding(Box::new(intent)).to_bytes();
         for result in results {
             let raw = RawValue::from_string((*result).to_owned()).unwrap();
-            bytes.extend(Line::result(&raw).to_bytes());
+            bytes.extend(Line::Result(raw).to_bytes());
         }
         if results.len() == 3 {
             bytes.extend(Line::Added {}.to_bytes());
@@ -279,6 +274,11 @@ mod tests {
 
     fn parse(content: &[u8]) -> Result<AttachmentRecord, String> {
         AttachmentRecord::parse(content, &"net".parse().unwrap(), &attachment())
+    }
+
+    fn number_of_results(record: &AttachmentRecord) -> usize {
+        let results = record.delegates.iter().filter_map(|of| of.result.as_ref());
+        results.count()
     }
 
     #[test]
@@ -296,31 +296,32 @@ mod tests {
             let state = if n == 3 { "added" } else { "adding" };
             assert_eq!(record.state.as_str(), state);
             let config = record.config().unwrap();
-            let raw = record.raw_config().unwrap().get();
+            let raw = record.raw_config().get();
             assert_eq!(raw.as_bytes(), config.as_bytes());
-            let answered = (0..4).filter(|number| record.has_answered(*number));
-            assert_eq!(answered.count(), n);
+            assert_eq!(number_of_results(&record), n);
         }
         assert_eq!(RecordState::Deleting.as_str(), "deleting");
     }
 
     #[test]
-    fn a_selector_is_told_from_an_allocator_by_its_result() {
-        let of = |n: usize| -> Vec<(bool, bool)> {
-            let record = parse(&written(&RESULTS[..n])).unwrap();
-            let delegates = record.recorded_delegates();
-            delegates
-                .iter()
-                .map(|delegate| {
-                    let is_handed_on = delegate.next_prev_result().is_some();
-                    (delegate.holds_nothing, is_handed_on)
-                })
-                .collect()
+    fn a_selector_adds_pools_and_no_address() {
+        let of = |results: &[&str]| -> Vec<bool> {
+            let record = parse(&written(results)).unwrap();
+            let delegates = record.recorded_delegates().into_iter();
+            delegates.map(|delegate| delegate.is_selector).collect()
         };
-        assert_eq!(of(3), [(true, true), (false, true), (false, false)]);
+        assert_eq!(of(&RESULTS), [true, false, false]);
         // Nothing is known of a delegate without a result.
-        assert_eq!(of(1), [(true, true), (false, false), (false, false)]);
-        assert_eq!(of(0), [(false, false); 3]);
+        assert_eq!(of(&RESULTS[..1]), [true, false, false]);
+        assert_eq!(of(&[]), [false; 3]);
+        // It may hold something that is no address.
+        assert_eq!(of(&[r#"{"ips":[],"job":7}"#]), [false; 3]);
+        let passed_on = r#"{"ips":[], "pools": [ 1 ], "vlan":7}"#;
+        assert_eq!(of(&[RESULTS[0], passed_on]), [true, false, false]);
+        let more = r#"{"ips":[],"pools":[1,2]}"#;
+        assert_eq!(of(&[RESULTS[0], more]), [true, true, false]);
+        let both = r#"{"ips":[{"address":"10.0.0.2/24"}],"pools":[1]}"#;
+        assert_eq!(of(&[both]), [false; 3]);
     }
 
     #[test]
@@ -334,7 +335,7 @@ mod tests {
             let record = parse(&whole[..end]);
             assert_eq!(record.is_err(), lines == 0, "cut off at {end}");
             if let Ok(record) = record {
-                assert_eq!(record.results, (lines - 1).min(3));
+                assert_eq!(number_of_results(&record), (lines - 1).min(3));
                 assert_eq!(record.state == RecordState::Added, lines == 5);
             }
         }
@@ -344,15 +345,13 @@ mod tests {
     fn damaged_and_foreign_records_are_refused() {
         let text = String::from_utf8(written(&RESULTS)).unwrap();
         for (from, to) in [
-            (r#""format":2"#, r#""format":3"#),
+            (r#""format":3"#, r#""format":2"#),
             (r#""containerId":"c1""#, r#""containerId":"c2""#),
             (r#""network":"net""#, r#""network":"other""#),
             (r#"["s","a","b"]"#, r#"["s","a"]"#),
             (r#"["s","a","b"]"#, r#"["s","../a","b"]"#),
             (r#"{"added":{}}"#, r#"{"unknown":{}}"#),
-            (r#""args":"A=1""#, r#""args":"A=1\u0000""#),
-            (r#""id":""#, r#""id":"x"#),
-            (r#""netns":"/run"#, r#""netns":"\u0000"#),
+            (r#""at":""#, r#""at":"x"#),
         ] {
             assert!(text.contains(from), "{from} in {text}");
             let damaged = text.replacen(from, to, 1);
@@ -368,15 +367,5 @@ mod tests {
         let record = parse(&written(&[pretty])).unwrap();
         let result = record.delegates[0].result.as_ref().unwrap().get();
         assert_eq!(result, pretty.replace('\n', " "));
-    }
-
-    #[test]
-    fn a_very_large_result_is_left_out() {
-        let large = format!(r#"{{"x":"{}"}}"#, "y".repeat(MOST));
-        let bytes = written(&[RESULTS[0], &large, RESULTS[2]]);
-        assert!(bytes.len() < 2_000);
-        let record = parse(&bytes).unwrap();
-        assert!(record.recorded_delegates()[1].next_prev_result().is_none());
-        assert!(!record.recorded_delegates()[1].holds_nothing);
     }
 }

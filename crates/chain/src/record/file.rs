@@ -1,10 +1,10 @@
 //! File of an attachment's record, which is also the attachment's lock.
 //!
 //! ADD, DEL and GC hold `flock(2)` on it while they work, and so do the delegates that they
-//! execute. DEL removes it.
+//! execute, if this process is killed. DEL removes it.
 
-use std::cell::{Cell, RefCell};
-use std::fs::{self, File};
+use std::cell::Cell;
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -12,8 +12,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use state_files::{FileId, Journal, StateFolder, lock_file};
 
-use crate::leftover_processes::Left;
-use crate::record::line::Line;
+use crate::record::Line;
 
 /// The open file of an attachment's record. [`Self::lock`] locks it.
 pub(crate) struct RecordFile {
@@ -23,8 +22,8 @@ pub(crate) struct RecordFile {
     is_locked: bool,
     /// True if no write has failed.
     is_whole: Cell<bool>,
-    /// The processes that have inherited the lock and have not ended.
-    left: RefCell<Left>,
+    is_left_to_heirs: Cell<bool>,
+    is_removed: Cell<bool>,
 }
 
 impl RecordFile {
@@ -35,7 +34,8 @@ impl RecordFile {
             journal,
             is_locked: false,
             is_whole: Cell::new(true),
-            left: RefCell::default(),
+            is_left_to_heirs: Cell::new(false),
+            is_removed: Cell::new(false),
         }
     }
 
@@ -45,7 +45,8 @@ impl RecordFile {
     ///
     /// An I/O error; `NotFound` if the file was removed meanwhile, and must be opened again.
     pub(crate) fn lock(&mut self, at_most: Duration) -> io::Result<bool> {
-        if !lock_file(self.journal.file(), Some(at_most), None)? {
+        let path = self.folder.path_of(&self.name);
+        if !lock_file(self.journal.file(), &path, Some(at_most), None)? {
             return Ok(false);
         }
         let locked = FileId::from(&self.journal.file().metadata()?);
@@ -61,27 +62,18 @@ impl RecordFile {
         self.is_locked.then(|| self.journal.file().as_fd())
     }
 
-    /// The file itself.
-    pub(crate) fn file(&self) -> &File {
-        self.journal.file()
+    /// From now on, the lock is left to the processes that have inherited it, when this is dropped: a
+    /// delegate was killed, and what it has started may still be at work.
+    pub(crate) fn leave_to_heirs(&self) {
+        self.is_left_to_heirs.set(true);
     }
 
-    /// Takes note of processes that have inherited the lock and have not ended.
-    pub(crate) fn note_left(&self, left: Left) {
-        let noted = self.left.take().and(left);
-        self.left.replace(noted);
-    }
-
-    /// True if a process that has inherited the lock may still be at work.
-    pub(crate) fn is_at_work(&self) -> bool {
-        self.left.borrow().is_at_work()
-    }
-
-    /// Empties the record.
-    pub(crate) fn clear(&self) {
+    /// Empties the record. False if that fails, which is logged.
+    pub(crate) fn clear(&self) -> bool {
         if let Err(error) = self.journal.clear() {
             self.give_up(&error);
         }
+        self.is_whole.get()
     }
 
     /// Appends lines in one write. A failure is logged, and no further line is appended:
@@ -101,15 +93,20 @@ impl RecordFile {
         self.is_whole.get()
     }
 
-    fn give_up(&self, error: &io::Error) {
+    /// No further line is appended, for this reason, which is logged.
+    pub(crate) fn give_up(&self, error: &io::Error) {
         self.is_whole.set(false);
         let path = self.folder.path_of(&self.name);
         tracing::warn!(path = %path.display(), %error, "the record can't be written");
     }
 
     /// Removes the record, and the network's folder with its last record. False if that fails,
-    /// which is logged.
-    pub(crate) fn remove(self) -> bool {
+    /// which is logged. Later, another call may make a record of this name: nothing is removed
+    /// twice.
+    pub(crate) fn remove(&self) -> bool {
+        if self.is_removed.get() {
+            return true;
+        }
         let path = self.folder.path_of(&self.name);
         let removed = self.folder.remove(&self.name);
         if let Err(error) = &removed {
@@ -118,15 +115,16 @@ impl RecordFile {
         if let Some(folder) = path.parent() {
             let _ = fs::remove_dir(folder);
         }
+        self.is_removed.set(removed.is_ok());
         removed.is_ok()
     }
 }
 
 impl Drop for RecordFile {
-    /// The kernel releases the lock when the last process that has inherited it has ended. A
-    /// daemon that a delegate has started doesn't work for the attachment any more.
+    /// Unlocks for all who have inherited the lock: all delegates have ended by themselves, so a
+    /// daemon that one of them has started doesn't work for the attachment any more.
     fn drop(&mut self) {
-        if self.is_locked && *self.left.get_mut() == Left::Daemons {
+        if self.is_locked && !self.is_left_to_heirs.get() {
             let _ = flock(self.journal.file(), FlockOperation::Unlock);
         }
     }

@@ -1,19 +1,14 @@
 //! Folder of a network's records, a file for each attachment:
 //! `<stateDir>/<network>/<containerID>:<ifname>.json`.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use cni::{Attachment, NetworkName};
-use state_files::{Journal, StateFolder, names_in};
+use rustix::fs::OFlags;
+use state_files::{Journal, MOST_RACES, StateFolder, is_refused, names_in};
 
-use crate::record::attachment_record::AttachmentRecord;
-use crate::record::file::RecordFile;
-
-/// Number of attempts to make a file in a folder that other calls remove with its last
-/// file.
-const MOST_RACES: usize = 100;
+use crate::record::{AttachmentRecord, RecordFile};
 
 /// The records of one network.
 pub(crate) struct Records {
@@ -21,12 +16,14 @@ pub(crate) struct Records {
     network: NetworkName,
 }
 
-/// Result of looking for a record.
-pub(crate) enum Found<T> {
-    /// A record.
-    Record(T),
-    /// No file (`NotFound`), or none that may be used: this call isn't the owner of the folder
-    /// or of the file, or the disk takes no more file.
+/// Outcome of the search for a record.
+pub(crate) enum Lookup<T> {
+    /// There is a record.
+    Found(T),
+    /// There is no record.
+    Missing,
+    /// There is no record that may be used, since this call doesn't own the folder or the file; or none
+    /// can be made.
     Unusable(io::Error),
 }
 
@@ -48,31 +45,28 @@ impl Records {
         self.folder.join(name(attachment))
     }
 
-    /// The file of an attachment's record, unless it is known to be missing.
-    pub(crate) fn existing(&self, attachment: &Attachment) -> Option<PathBuf> {
-        let file = self.file(attachment);
-        match fs::symlink_metadata(&file) {
-            Err(error) if proves_absence(&error) => None,
-            _ => Some(file),
-        }
-    }
-
     /// Opens the file of a record without waiting for its lock. A missing one is made.
     ///
     /// # Errors
     ///
     /// An I/O error: it is unknown whether there is a record.
-    pub(crate) fn create(&self, attachment: &Attachment) -> io::Result<Found<RecordFile>> {
+    pub(crate) fn create(&self, attachment: &Attachment) -> io::Result<Lookup<RecordFile>> {
         let name = name(attachment);
         for _ in 0..MOST_RACES {
-            let opened = StateFolder::create(&self.folder).and_then(|folder| {
+            let made = StateFolder::create(&self.folder).and_then(|folder| {
                 let file = folder.create_file(&name, Journal::ACCESS)?;
                 Ok(RecordFile::new(folder, name.clone(), Journal::new(file)))
             });
-            match opened {
+            match made {
+                Ok(file) => return Ok(Lookup::Found(file)),
                 // A call that removes the last record removes the folder, too.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                other => return found(other),
+                Err(error) => {
+                    return Ok(match self.open(attachment)? {
+                        Lookup::Missing => Lookup::Unusable(error),
+                        existing => existing,
+                    });
+                }
             }
         }
         Err(io::Error::other("its folder is removed again and again"))
@@ -83,12 +77,34 @@ impl Records {
     /// # Errors
     ///
     /// An I/O error: it is unknown whether there is a record.
-    pub(crate) fn open(&self, attachment: &Attachment) -> io::Result<Found<RecordFile>> {
+    pub(crate) fn open(&self, attachment: &Attachment) -> io::Result<Lookup<RecordFile>> {
         let name = name(attachment);
-        found(StateFolder::open(&self.folder).and_then(|folder| {
-            let file = folder.open_file(&name, Journal::ACCESS)?;
-            Ok(RecordFile::new(folder, name, Journal::new(file)))
-        }))
+        let opened = StateFolder::open(&self.folder).and_then(|folder| {
+            match folder.open_file(&name, Journal::ACCESS) {
+                Ok(file) => Ok(RecordFile::new(folder, name, Journal::new(file))),
+                // It can be read and locked all the same.
+                Err(error) if is_read_only(&error) => {
+                    let journal = Journal::new(folder.open_file(&name, OFlags::RDONLY)?);
+                    let file = RecordFile::new(folder, name, journal);
+                    file.give_up(&error);
+                    Ok(file)
+                }
+                Err(error) => Err(error),
+            }
+        });
+        lookup(opened)
+    }
+
+    /// Verifies that it can be told whether an attachment has a record.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error: every ADD would fail by it.
+    pub(crate) fn verify(&self) -> io::Result<()> {
+        match StateFolder::open(&self.folder) {
+            Err(error) if !proves_absence(&error) && !is_refused(&error) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Reads a record; `None` if nothing has been written to its file, `Err` with the reason
@@ -107,26 +123,23 @@ impl Records {
         Ok((!lines.is_empty() || file.journal.is_torn()).then(parse))
     }
 
-    /// The attachments that have a record, in order.
+    /// The attachments that have a record, in order. A missing folder has none.
     ///
     /// # Errors
     ///
     /// An I/O error: the attachments are unknown.
     pub(crate) fn attachments(&self) -> io::Result<Vec<Attachment>> {
-        attachments_in(&self.folder)
+        let names = match names_in(&self.folder) {
+            Err(error) if proves_absence(&error) => return Ok(Vec::new()),
+            names => names?,
+        };
+        let mut attachments: Vec<Attachment> = names
+            .iter()
+            .filter_map(|name| attachment_of(name))
+            .collect();
+        attachments.sort_unstable();
+        Ok(attachments)
     }
-}
-
-/// The attachments that have a record in this folder, in order. A missing folder has none.
-pub(crate) fn attachments_in(folder: &Path) -> io::Result<Vec<Attachment>> {
-    let names = match names_in(folder) {
-        Err(error) if proves_absence(&error) => return Ok(Vec::new()),
-        names => names?,
-    };
-    let attachments = names.iter().filter_map(|name| attachment_of(name));
-    let mut attachments: Vec<Attachment> = attachments.collect();
-    attachments.sort_unstable();
-    Ok(attachments)
 }
 
 /// True if an error proves that there is no file of this path: a part of it is missing, is no
@@ -137,20 +150,21 @@ fn proves_absence(error: &io::Error) -> bool {
 }
 
 /// Tells an error that leaves it unknown whether there is a record from one that doesn't.
-fn found<T>(opened: io::Result<T>) -> io::Result<Found<T>> {
-    use io::ErrorKind::{
-        IsADirectory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
-    };
+fn lookup<T>(opened: io::Result<T>) -> io::Result<Lookup<T>> {
     match opened {
-        Ok(record) => Ok(Found::Record(record)),
-        Err(error) if proves_absence(&error) => Ok(Found::Unusable(error)),
-        Err(error) => match error.kind() {
-            IsADirectory | PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull => {
-                Ok(Found::Unusable(error))
-            }
-            _ => Err(error),
-        },
+        Ok(found) => Ok(Lookup::Found(found)),
+        Err(error) if proves_absence(&error) => Ok(Lookup::Missing),
+        Err(error) if is_refused(&error) || error.kind() == io::ErrorKind::IsADirectory => {
+            Ok(Lookup::Unusable(error))
+        }
+        Err(error) => Err(error),
     }
+}
+
+/// True if a file can't be written, and perhaps be read.
+fn is_read_only(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) && !is_refused(error)
 }
 
 /// Name of the file of an attachment's record.
@@ -173,10 +187,10 @@ fn attachment_of(file: &str) -> Option<Attachment> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::leftover_processes::Left;
-    use crate::record::line::Line;
+    use crate::record::Line;
     use crate::tests::attachment;
     use rustix::io::Errno;
+    use std::fs;
     use std::time::Duration;
 
     fn records(root: &Path) -> Records {
@@ -185,14 +199,14 @@ mod tests {
 
     fn create(records: &Records) -> RecordFile {
         match records.create(&attachment()).unwrap() {
-            Found::Record(file) => file,
+            Lookup::Found(file) => file,
             _ => panic!("it is not made"),
         }
     }
 
     fn open(records: &Records) -> Option<RecordFile> {
         match records.open(&attachment()).unwrap() {
-            Found::Record(file) => Some(file),
+            Lookup::Found(file) => Some(file),
             _ => None,
         }
     }
@@ -226,6 +240,7 @@ mod tests {
         let mut second = open(&records).unwrap();
         assert!(!second.lock(Duration::from_millis(5)).unwrap());
         first.remove();
+        drop(first);
         let error = second.lock(Duration::ZERO).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert!(open(&records).is_none());
@@ -234,39 +249,35 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_has_inherited_the_lock_keeps_it_only_if_its_caller_is_killed() {
+    fn the_lock_is_left_to_who_has_inherited_it_only_after_a_delegate_was_terminated() {
         let root = tempfile::tempdir().unwrap();
         let records = records(root.path());
-        for (left, is_free) in [
-            (Left::Nothing, false),
-            (Left::Daemons, true),
-            (Left::Running(Vec::new()), false),
-        ] {
+        for was_terminated in [false, true] {
             let mut file = create(&records);
             assert!(file.lock(Duration::ZERO).unwrap());
-            let inherited = file.file().try_clone().unwrap();
-            let is_at_work = matches!(left, Left::Running(_));
-            file.note_left(left);
-            assert_eq!(file.is_at_work(), is_at_work);
+            let inherited = file.journal.file().try_clone().unwrap();
+            if was_terminated {
+                file.leave_to_heirs();
+            }
             drop(file);
-            assert_eq!(create(&records).lock(Duration::ZERO).unwrap(), is_free);
+            let is_free = create(&records).lock(Duration::ZERO).unwrap();
+            assert_eq!(is_free, !was_terminated);
             drop(inherited);
         }
     }
 
     #[test]
     fn an_error_that_proves_that_there_is_no_record_is_told_from_one_that_does_not() {
-        let is_known = |errno: Errno| found::<()>(Err(errno.into())).is_ok();
+        let is_known = |errno: Errno| lookup::<()>(Err(errno.into())).is_ok();
         for errno in [
+            Errno::NOENT,
             Errno::NAMETOOLONG,
             Errno::NOTDIR,
-            Errno::ACCESS,
-            Errno::NOSPC,
-            Errno::ROFS,
+            Errno::ISDIR,
         ] {
             assert!(is_known(errno), "{errno}");
         }
-        for errno in [Errno::IO, Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+        for errno in [Errno::ACCESS, Errno::IO, Errno::MFILE, Errno::NOMEM] {
             assert!(!is_known(errno), "{errno}");
         }
     }

@@ -1,16 +1,18 @@
 //! A line of an attachment's record, as it is written.
 
-use cni::{Attachment, ContainerId, DelegateName, IfName, NetworkConfig, NetworkName};
+use std::time::SystemTime;
+
+use cni::{
+    Attachment, ContainerId, DelegateName, Environment, IfName, NetworkConfig, NetworkName,
+    TraceContext,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::call_id::CallId;
+use crate::record::NamespaceId;
 
 /// The version of the format.
-pub(crate) const FORMAT: u32 = 2;
-
-/// The largest configuration or result that is recorded, in bytes.
-pub(crate) const MOST: usize = 256 << 10;
+pub(crate) const FORMAT: u32 = 3;
 
 /// An event in the life of an attachment: a line of the record.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -18,13 +20,15 @@ pub(crate) const MOST: usize = 256 << 10;
 pub(crate) enum Line {
     /// ADD is about to run the first delegate.
     Adding(Box<Intent>),
-    /// A delegate has succeeded with ADD: its result, or the merged one; `null` if it is
-    /// too large.
+    /// A delegate has succeeded with ADD: its result, or the merged one.
     Result(Box<RawValue>),
     /// All delegates have succeeded with ADD.
     Added {},
     /// DEL is about to run the first delegate.
-    Deleting(RecordedCall),
+    Deleting {
+        /// Start of the DEL.
+        at: Time,
+    },
     /// A line of the chain's caller, which only the caller understands.
     Caller(Box<RawValue>),
 }
@@ -33,65 +37,60 @@ pub(crate) enum Line {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Intent {
-    /// [`FORMAT`].
+    /// The version of the format: [`FORMAT`].
     pub(crate) format: u32,
     pub(crate) network: NetworkName,
     pub(crate) container_id: ContainerId,
     pub(crate) ifname: IfName,
-    /// The call of the ADD.
-    pub(crate) call: RecordedCall,
+    /// Start of the ADD.
+    pub(crate) at: Time,
     /// The trace ID of the ADD.
     pub(crate) trace: String,
-    /// The boot of the ADD, if it is known.
-    pub(crate) boot: Option<String>,
     /// `CNI_NETNS` of the ADD.
     pub(crate) netns: String,
+    /// The namespace at this path; `None` if there was none.
+    pub(crate) netns_id: Option<NamespaceId>,
     /// `CNI_ARGS` of the ADD.
     pub(crate) args: String,
     /// The delegates, in order.
     pub(crate) delegates: Vec<DelegateName>,
-    /// The configuration of the ADD, unless it is too large.
-    pub(crate) config: Option<Box<RawValue>>,
-}
-
-/// The call that wrote a line.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct RecordedCall {
-    /// Its ID, which the processes of its delegates have in their environment.
-    pub(crate) id: CallId,
+    /// The configuration of the ADD.
+    pub(crate) config: Box<RawValue>,
+    /// True if the chain's caller runs the plugins itself ([`crate::OwnRecord`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_callers: bool,
 }
 
 impl Intent {
-    /// The intent of an ADD with this configuration.
+    /// The intent of an ADD with this configuration and environment, which begins now.
     pub(crate) fn new(
         config: &NetworkConfig,
         attachment: &Attachment,
         delegates: &[DelegateName],
-        id: CallId,
+        environment: &Environment,
     ) -> Self {
-        let is_kept = config.as_bytes().len() <= MOST;
+        let netns = environment.text("CNI_NETNS");
         Self {
             format: FORMAT,
             network: config.name().clone(),
             container_id: attachment.container_id.clone(),
             ifname: attachment.ifname.clone(),
-            call: RecordedCall { id },
-            trace: String::new(),
-            boot: None,
-            netns: String::new(),
-            args: String::new(),
+            at: Time::now(),
+            trace: TraceContext::of_call(environment).trace_id().to_owned(),
+            netns_id: NamespaceId::of(netns.as_ref()).ok(),
+            netns,
+            args: environment.text("CNI_ARGS"),
             delegates: delegates.to_vec(),
-            config: is_kept.then(|| config.to_raw()),
+            config: config.to_raw(),
+            is_callers: false,
         }
     }
 }
 
 impl Line {
-    /// The line of a delegate's result.
-    pub(crate) fn result(result: &RawValue) -> Self {
-        let is_kept = result.get().len() <= MOST;
-        let result = if is_kept { result } else { RawValue::NULL };
-        Self::Result(result.to_owned())
+    /// The line of a DEL that begins now.
+    pub(crate) fn deleting() -> Self {
+        Self::Deleting { at: Time::now() }
     }
 
     /// The line as it is written.
@@ -105,5 +104,30 @@ impl Line {
         }
         json.push(b'\n');
         json
+    }
+}
+
+/// The time of an event, as a record has it: RFC 3339 in UTC, with nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub(crate) struct Time(pub(crate) SystemTime);
+
+impl Time {
+    fn now() -> Self {
+        Self(SystemTime::now())
+    }
+}
+
+impl From<Time> for String {
+    fn from(time: Time) -> Self {
+        humantime::format_rfc3339_nanos(time.0).to_string()
+    }
+}
+
+impl TryFrom<String> for Time {
+    type Error = humantime::TimestampError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        humantime::parse_rfc3339(&text).map(Self)
     }
 }

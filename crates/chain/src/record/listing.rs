@@ -7,10 +7,9 @@ use std::time::SystemTime;
 use cni::{Attachment, Environment, Error, NetworkConfig, NetworkName};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
-use state_files::{StateFolder, names_in, whole_lines};
+use state_files::{StateFolder, parsed_names_in, whole_lines};
 
-use crate::record::attachment_record::AttachmentRecord;
-use crate::record::folder::{attachments_in, name};
+use crate::record::{AttachmentRecord, Records, name};
 use crate::settings;
 
 /// A file of the records' folder that is named like a record.
@@ -20,12 +19,20 @@ pub struct ListedRecord {
     pub network: NetworkName,
     /// The attachment, by the file's name.
     pub attachment: Attachment,
-    /// The file.
+    /// Path of the file below the `stateDir`.
     pub file: PathBuf,
     /// Time of the last change.
     pub changed: Option<SystemTime>,
     /// The content; `Err` is the reason why it can't be used.
     pub content: Result<AttachmentRecord, String>,
+}
+
+impl ListedRecord {
+    /// The records that it is one of.
+    pub(crate) fn siblings(&self) -> Records {
+        let state_dir = self.file.ancestors().nth(2);
+        Records::new(state_dir.unwrap_or(Path::new("/")), &self.network)
+    }
 }
 
 /// The folder of the records of this configuration: `ipam.stateDir` or its default.
@@ -43,10 +50,7 @@ pub fn state_dir(config: &NetworkConfig, environment: &Environment) -> Result<Pa
 ///
 /// An I/O error. A missing folder is empty.
 pub fn networks(state_dir: &Path) -> io::Result<Vec<NetworkName>> {
-    match names_in(state_dir) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        names => Ok(names?.iter().filter_map(|name| name.parse().ok()).collect()),
-    }
+    parsed_names_in(state_dir)
 }
 
 /// The attachments that have a record, in order. No record is read.
@@ -55,7 +59,7 @@ pub fn networks(state_dir: &Path) -> io::Result<Vec<NetworkName>> {
 ///
 /// An I/O error. A missing folder is empty.
 pub fn attachments(state_dir: &Path, network: &NetworkName) -> io::Result<Vec<Attachment>> {
-    attachments_in(&state_dir.join(network.as_str()))
+    Records::new(state_dir, network).attachments()
 }
 
 /// Lists the records of a network, in the order of their attachments.
@@ -71,10 +75,13 @@ pub fn records(state_dir: &Path, network: &NetworkName) -> io::Result<Vec<Listed
     if attachments.is_empty() {
         return Ok(Vec::new());
     }
-    let folder = StateFolder::open(&state_dir.join(network.as_str()))?;
+    // The last record may have been removed since, and with it the folder.
+    let Some(folder) = folder_of(state_dir, network)? else {
+        return Ok(Vec::new());
+    };
     let read = |attachment: &Attachment| record(&folder, network, attachment);
     let listed = state_files::in_threads(&attachments, read);
-    listed.into_iter().filter_map(Result::transpose).collect()
+    Ok(listed.into_iter().flatten().collect())
 }
 
 /// Reads the record of one attachment; `None` if there is none.
@@ -87,10 +94,14 @@ pub fn record_of(
     network: &NetworkName,
     attachment: &Attachment,
 ) -> io::Result<Option<ListedRecord>> {
+    let folder = folder_of(state_dir, network)?;
+    Ok(folder.and_then(|folder| record(&folder, network, attachment)))
+}
+
+fn folder_of(state_dir: &Path, network: &NetworkName) -> io::Result<Option<StateFolder>> {
     match StateFolder::open(&state_dir.join(network.as_str())) {
-        Ok(folder) => record(&folder, network, attachment),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+        opened => opened.map(Some),
     }
 }
 
@@ -98,26 +109,25 @@ fn record(
     folder: &StateFolder,
     network: &NetworkName,
     attachment: &Attachment,
-) -> io::Result<Option<ListedRecord>> {
+) -> Option<ListedRecord> {
     let name = name(attachment);
-    let file = folder.path_of(&name);
     let (content, changed) = match folder.read_with_time(&name) {
         // A call has made the file, and is about to write its first line.
-        Ok((content, _)) if whole_lines(&content).is_empty() => return Ok(None),
-        Ok((content, changed)) => (
-            AttachmentRecord::parse(&content, network, attachment),
-            changed,
-        ),
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Ok((content, _)) if whole_lines(&content).is_empty() => return None,
+        Ok((content, changed)) => {
+            let content = AttachmentRecord::parse(&content, network, attachment);
+            (content, changed)
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => return None,
         Err(error) => (Err(error.to_string()), None),
     };
-    Ok(Some(ListedRecord {
+    Some(ListedRecord {
         network: network.clone(),
         attachment: attachment.clone(),
-        file,
+        file: folder.path_of(&name),
         changed,
         content,
-    }))
+    })
 }
 
 /// True if a call works on the attachment of this record now: it holds the record's lock.
@@ -147,9 +157,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::call_id::CallId;
-    use crate::record::attachment_record::RecordState;
-    use crate::record::line::{Intent, Line, RecordedCall};
+    use crate::record::{Intent, Line, RecordState};
     use crate::tests::{attachment, config};
     use serde_json::value::RawValue;
     use std::os::unix::fs::PermissionsExt;
@@ -161,13 +169,13 @@ mod tests {
                 "adding" => {
                     let config = config("");
                     let delegates = ["s", "a"].map(|name| name.parse().unwrap());
-                    let mut intent = Intent::new(&config, &attachment(), &delegates, CallId::new());
-                    intent.args = "K8S_POD_NAME=web".into();
+                    let environment = Environment::default().with("CNI_ARGS", "K8S_POD_NAME=web");
+                    let intent = Intent::new(&config, &attachment(), &delegates, &environment);
                     Line::Adding(Box::new(intent))
                 }
                 "result" => Line::Result(RawValue::from_string(r#"{"ips":[]}"#.into()).unwrap()),
                 "added" => Line::Added {},
-                _ => Line::Deleting(RecordedCall { id: CallId::new() }),
+                _ => Line::deleting(),
             };
             bytes.extend(line.to_bytes());
         }
@@ -225,6 +233,37 @@ mod tests {
     }
 
     #[test]
+    fn a_record_that_is_removed_during_the_listing_is_no_error() {
+        let root = tempfile::tempdir().unwrap();
+        let network = config("").name().clone();
+        let folder = root.path().join(network.as_str());
+        std::thread::scope(|scope| {
+            let changing = scope.spawn(|| {
+                for _ in 0..500 {
+                    StateFolder::create(&folder).unwrap();
+                    fs::write(folder.join(name(&attachment())), lines(&["adding"])).unwrap();
+                    fs::remove_dir_all(&folder).unwrap();
+                }
+            });
+            while !changing.is_finished() {
+                records(root.path(), &network).unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn a_folder_that_may_not_be_used_is_not_an_empty_one() {
+        let root = tempfile::tempdir().unwrap();
+        let network = config("").name().clone();
+        let folder = root.path().join(network.as_str());
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+        fs::write(folder.join(name(&attachment())), lines(&["adding"])).unwrap();
+        let error = records(root.path(), &network).unwrap_err().to_string();
+        assert!(error.contains("others may write to it"), "{error}");
+    }
+
+    #[test]
     fn the_folder_of_the_records_is_absolute() {
         let config = config(r#","ipam":{"delegates":["p"]}"#);
         let of = |path: &str| {
@@ -250,7 +289,8 @@ mod tests {
         assert!(of(root.path()).unwrap().unwrap().content.is_err());
         let file = root.path().join("file");
         fs::write(&file, "").unwrap();
-        assert!(of(&file).is_err() && networks(&file).is_err());
+        assert!(of(&file).is_err());
+        assert_eq!(networks(&file).unwrap(), []);
     }
 
     #[test]

@@ -1,22 +1,25 @@
-//! Acquires an attachment's lock: that of its record's file. Every delegate inherits it, so
-//! it is held until all that an earlier call has started has ended.
+//! Acquires an attachment's lock: that of its record's file. Every delegate inherits it, so after
+//! a call was killed it is held until all that the call has started has ended.
 
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use cni::{Attachment, Error, code};
+use state_files::MOST_FOR_LOCK;
 
-use crate::overtime::Overtime;
-use crate::record::attachment_record::AttachmentRecord;
-use crate::record::file::RecordFile;
-use crate::record::folder::{Found, Records};
-use crate::record::lock_holders::lock_holders;
+use crate::record::{AttachmentRecord, ListedRecord, Lookup, RecordFile, Records, lock_holders};
 
-/// Longest wait for the lock. The delegates of a killed call end within milliseconds.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Treatment of an attachment that is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenBusy {
+    /// The call is refused at once.
+    Refuse,
+    /// The lock is waited for, at most two seconds; then the call is refused.
+    Wait,
+}
 
-/// A locked record.
+/// A record whose lock this call holds.
 pub(crate) struct LockedRecord {
     pub(crate) file: RecordFile,
     /// `None` if nothing has been written yet; else the content, or the reason why it is
@@ -29,12 +32,11 @@ pub(crate) struct LockedRecord {
 pub(crate) enum IfMissing {
     /// An empty one is made, for its lock.
     Make,
-    /// None is made.
+    /// Nothing is made: there is no lock either.
     Leave,
 }
 
-/// Opens an attachment's record and locks it. A call that holds the lock is waited for, at
-/// most two seconds of `wait`; without it, not at all.
+/// Opens an attachment's record and locks it.
 ///
 /// # Errors
 ///
@@ -44,8 +46,8 @@ pub(crate) fn acquire(
     records: &Records,
     attachment: &Attachment,
     if_missing: IfMissing,
-    wait: Option<&Overtime>,
-) -> Result<Found<LockedRecord>, Error> {
+    when_busy: WhenBusy,
+) -> Result<Lookup<LockedRecord>, Error> {
     let unknown = |error: io::Error| unknown(&records.file(attachment), &error);
     loop {
         let found = match if_missing {
@@ -53,13 +55,18 @@ pub(crate) fn acquire(
             IfMissing::Leave => records.open(attachment),
         };
         let mut file = match found.map_err(unknown)? {
-            Found::Record(file) => file,
-            Found::Unusable(error) => return Ok(Found::Unusable(error)),
+            Lookup::Found(file) => file,
+            Lookup::Missing => return Ok(Lookup::Missing),
+            Lookup::Unusable(error) => return Ok(Lookup::Unusable(error)),
         };
-        match lock(&mut file, wait) {
+        let at_most = match when_busy {
+            WhenBusy::Refuse => Duration::ZERO,
+            WhenBusy::Wait => MOST_FOR_LOCK,
+        };
+        match file.lock(at_most) {
             Ok(true) => {
                 let content = records.read(&file, attachment).map_err(unknown)?;
-                return Ok(Found::Record(LockedRecord { file, content }));
+                return Ok(Lookup::Found(LockedRecord { file, content }));
             }
             Ok(false) => return Err(held(attachment, &file)),
             // The holder of the lock has removed the file: opened again.
@@ -69,15 +76,33 @@ pub(crate) fn acquire(
     }
 }
 
-fn lock(file: &mut RecordFile, wait: Option<&Overtime>) -> io::Result<bool> {
-    if file.lock(Duration::ZERO)? {
-        return Ok(true);
-    }
-    let Some(overtime) = wait else {
-        return Ok(false);
+/// Runs `work` with the content of a record while its attachment is locked: no ADD, DEL or GC of it runs
+/// meanwhile. `None` if the record is gone.
+///
+/// # Errors
+///
+/// Code 11 if the lock is held, or if the record can't be read; code 5 if it is damaged.
+pub fn with_locked<T>(
+    listed: &ListedRecord,
+    work: impl FnOnce(&AttachmentRecord) -> T,
+) -> Result<Option<T>, Error> {
+    let records = listed.siblings();
+    let attachment = &listed.attachment;
+    let locked = match acquire(&records, attachment, IfMissing::Leave, WhenBusy::Wait)? {
+        Lookup::Found(locked) => Ok(Some(locked)),
+        Lookup::Missing => Ok(None),
+        Lookup::Unusable(error) => Err(error.to_string()),
     };
-    tracing::debug!("waiting for the attachment's lock");
-    overtime.spend(|most| file.lock(most.min(PATIENCE)))
+    let worked = match &locked {
+        Ok(locked) => {
+            let content = locked.as_ref().and_then(|locked| locked.content.as_ref());
+            content
+                .map(|content| content.as_ref().map(work))
+                .transpose()
+        }
+        Err(reason) => Err(reason),
+    };
+    worked.map_err(|reason| Error::io(format_args!("record {}", listed.file.display()), reason))
 }
 
 /// The error of records that can't be read now.
@@ -88,7 +113,7 @@ pub(crate) fn unknown(path: &Path, error: &io::Error) -> Error {
 
 /// The error of a lock that is held.
 fn held(attachment: &Attachment, file: &RecordFile) -> Error {
-    let holders = lock_holders(file.file()).unwrap_or_else(|error| {
+    let holders = lock_holders(file.journal.file()).unwrap_or_else(|error| {
         tracing::warn!(%error, "/proc doesn't say who holds the attachment's lock");
         Vec::new()
     });
@@ -107,26 +132,26 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::tests::{attachment, config};
+    use crate::tests::{attachment, config, until_free};
 
     #[test]
     fn a_record_that_its_holder_removes_is_made_anew_for_the_one_that_waits() {
         let root = tempfile::tempdir().unwrap();
         let records = Records::new(root.path(), config("").name());
-        let make =
-            |wait: Option<&Overtime>| acquire(&records, &attachment(), IfMissing::Make, wait);
-        let Ok(Found::Record(first)) = make(None) else {
+        let make = |when_busy| acquire(&records, &attachment(), IfMissing::Make, when_busy);
+        let Ok(Lookup::Found(first)) = make(WhenBusy::Refuse) else {
             panic!("it is not made");
         };
-        let refused = make(None).err().unwrap();
+        let refused = make(WhenBusy::Refuse).err().unwrap();
         assert_eq!(refused.code, code::TRY_AGAIN_LATER);
         thread::scope(|scope| {
-            let next = scope.spawn(|| match make(Some(&Overtime::new(true))) {
-                Ok(Found::Record(next)) => drop(next),
+            let next = scope.spawn(|| match until_free(|| make(WhenBusy::Wait)) {
+                Ok(Lookup::Found(next)) => drop(next),
                 _ => panic!("it is not made"),
             });
             thread::sleep(Duration::from_millis(100));
             first.file.remove();
+            drop(first);
             next.join().unwrap();
         });
         assert!(records.file(&attachment()).exists());

@@ -27,9 +27,8 @@ pub fn lock_holders(file: &File) -> io::Result<Vec<String>> {
             continue;
         };
         if holds(&process, &path) {
-            let command = fs::read(process.join("comm")).unwrap_or_default();
-            let command = String::from_utf8_lossy(&command);
-            holders.push(format!("{pid} ({})", command.trim_end()));
+            let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+            holders.push(format!("{pid} ({})", name.trim_end()));
         }
     }
     Ok(holders)

@@ -1,26 +1,21 @@
 //! The record of an attachment whose plugins the chain's caller runs itself, such as those of a
 //! network configuration list. File, format and lock are a chain's.
 
-use std::io;
-use std::os::fd::BorrowedFd;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use cni::{Attachment, DelegateName, Environment, Error, NetworkConfig, NetworkName, code};
 use serde_json::value::RawValue;
 
-use crate::call_id::CallId;
-use crate::leftover_processes::Left;
-use crate::overtime::Overtime;
-use crate::record::file::RecordFile;
-use crate::record::folder::{Found, Records};
-use crate::record::line::{Intent, Line, MOST, RecordedCall};
-use crate::record::lock::{self, IfMissing, LockedRecord};
+use crate::record::{
+    IfMissing, Intent, Line, LockedRecord, Lookup, RecordFile, Records, WhenBusy, lock,
+};
 
-/// The record, locked until this is dropped. A program that inherits the lock holds it on if
-/// this process is killed.
+/// The record, locked until this is dropped. A program that inherits the lock
+/// ([`crate::Execution`]) holds it on if this process is killed.
 pub struct OwnRecord {
-    file: RecordFile,
-    path: PathBuf,
+    pub(crate) file: RecordFile,
+    pub(crate) path: PathBuf,
 }
 
 impl OwnRecord {
@@ -29,8 +24,8 @@ impl OwnRecord {
     ///
     /// # Errors
     ///
-    /// Code 5 if it can't be written, or the configuration is too large for it; code 110 if
-    /// there is one; code 11 as for a chain's ADD. Then there is no new record.
+    /// Code 5 if it can't be written; code 110 if there is one; code 11 as for a chain's ADD. Then
+    /// there is no new record.
     pub fn begin(
         state_dir: &Path,
         config: &NetworkConfig,
@@ -39,32 +34,27 @@ impl OwnRecord {
         environment: &Environment,
         line: Box<RawValue>,
     ) -> Result<Self, Error> {
-        let mut intent = Intent::new(config, attachment, plugins, CallId::new());
-        if intent.config.is_none() {
-            return Err(too_large("the network configuration"));
-        }
-        intent.netns = environment.text("CNI_NETNS");
-        intent.args = environment.text("CNI_ARGS");
+        let mut intent = Intent::new(config, attachment, plugins, environment);
+        intent.is_callers = true;
         let records = Records::new(state_dir, config.name());
         let path = records.file(attachment);
-        match acquire(&records, attachment, IfMissing::Make)? {
-            Found::Unusable(error) => Err(unusable(&path, &error)),
-            Found::Record(LockedRecord { file, content }) => {
-                if content.is_some() {
-                    let why = format!("{attachment} is recorded already in {}", path.display());
-                    return Err(Error::new(code::ALREADY_ALLOCATED, why));
-                }
-                let record = Self::new(file, path);
-                let lines = [Line::Adding(Box::new(intent)), Line::Caller(line)];
-                match record.append(&lines) {
-                    Ok(()) => Ok(record),
-                    Err(error) => {
-                        record.remove();
-                        Err(error)
-                    }
-                }
-            }
+        let found = lock::acquire(&records, attachment, IfMissing::Make, WhenBusy::Wait)?;
+        let LockedRecord { file, content } = match found {
+            Lookup::Found(locked) => locked,
+            Lookup::Missing => return Err(failed(&path, "it can't be made")),
+            Lookup::Unusable(error) => return Err(failed(&path, error)),
+        };
+        if content.is_some() {
+            let why = format!("{attachment} is recorded already in {}", path.display());
+            return Err(Error::new(code::ALREADY_ALLOCATED, why));
         }
+        let record = Self { file, path };
+        let begun = record.append(&[Line::Adding(Box::new(intent)), Line::Caller(line)]);
+        if let Err(error) = begun {
+            record.remove();
+            return Err(error);
+        }
+        Ok(record)
     }
 
     /// Opens and locks the record of an attachment; `None` if there is none. Its lock is waited
@@ -81,55 +71,35 @@ impl OwnRecord {
     ) -> Result<Option<Self>, Error> {
         let records = Records::new(state_dir, network);
         let path = records.file(attachment);
-        match acquire(&records, attachment, IfMissing::Leave)? {
-            Found::Unusable(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Found::Unusable(error) => Err(unusable(&path, &error)),
-            Found::Record(LockedRecord { file, .. }) => Ok(Some(Self::new(file, path))),
+        match lock::acquire(&records, attachment, IfMissing::Leave, WhenBusy::Wait)? {
+            Lookup::Missing => Ok(None),
+            Lookup::Unusable(error) => Err(failed(&path, error)),
+            Lookup::Found(LockedRecord { file, .. }) => Ok(Some(Self { file, path })),
         }
-    }
-
-    fn new(file: RecordFile, path: PathBuf) -> Self {
-        // The caller waits for each program. A process that it leaves behind, such as a daemon,
-        // doesn't keep the attachment locked.
-        file.note_left(Left::Daemons);
-        Self { file, path }
-    }
-
-    /// The lock, for programs that inherit it.
-    pub fn lock(&self) -> Option<BorrowedFd<'_>> {
-        self.file.lock_fd()
     }
 
     /// Notes that all plugins have succeeded, with the result of each.
     ///
     /// # Errors
     ///
-    /// Code 5 if this can't be written, or a result is too large for a record.
-    pub fn added(&self, results: &[Box<RawValue>]) -> Result<(), Error> {
-        if results.iter().any(|result| result.get().len() > MOST) {
-            return Err(too_large("a plugin's result"));
-        }
-        let mut lines: Vec<Line> = results.iter().map(|raw| Line::result(raw)).collect();
+    /// Code 5 if this can't be written.
+    pub fn note_added(&self, results: &[Box<RawValue>]) -> Result<(), Error> {
+        let mut lines: Vec<Line> = results.iter().cloned().map(Line::Result).collect();
         lines.push(Line::Added {});
         self.append(&lines)
     }
 
     /// Notes that the attachment is about to be undone. If this can't be written, it is logged.
-    pub fn deleting(&self) {
-        let call = RecordedCall { id: CallId::new() };
-        self.file.append(&[Line::Deleting(call)]);
+    pub fn note_deleting(&self) {
+        self.file.append(&[Line::deleting()]);
     }
 
     fn append(&self, lines: &[Line]) -> Result<(), Error> {
         self.file.append(lines);
-        match self.file.is_whole() {
-            true => Ok(()),
-            false => Err(self.error("it can't be written")),
+        if !self.file.is_whole() {
+            return Err(failed(&self.path, "it can't be written"));
         }
-    }
-
-    fn error(&self, reason: &str) -> Error {
-        Error::io(format_args!("record {}", self.path.display()), reason)
+        Ok(())
     }
 
     /// Removes the record: nothing is left of the attachment.
@@ -138,24 +108,8 @@ impl OwnRecord {
     }
 }
 
-fn acquire(
-    records: &Records,
-    attachment: &Attachment,
-    if_missing: IfMissing,
-) -> Result<Found<LockedRecord>, Error> {
-    lock::acquire(records, attachment, if_missing, Some(&Overtime::new(false)))
-}
-
-fn unusable(path: &Path, error: &io::Error) -> Error {
-    Error::io(format_args!("record {}", path.display()), error)
-}
-
-fn too_large(what: &str) -> Error {
-    let most = MOST >> 10;
-    Error::new(
-        code::IO,
-        format!("{what} is larger than {most} KiB, and can't be recorded"),
-    )
+fn failed(path: &Path, reason: impl Display) -> Error {
+    Error::io(format_args!("record {}", path.display()), reason)
 }
 
 #[cfg(test)]

@@ -3,22 +3,14 @@
 
 use std::io;
 
-use cni::{Attachment, Command, DelegateName, Error, JsonOutput, TraceContext, code};
-use serde_json::value::RawValue;
+use cni::{Attachment, Command, DelegateName, Error, JsonOutput, code};
 
-use crate::call::delegate_call::DelegateCall;
-use crate::call::installed_delegates::InstalledDelegates;
-use crate::call::outcome::{Failure, Kind, Outcome};
+use crate::call::{DelegateCall, Failure, InstalledDelegates, Kind, Outcome};
 use crate::chain::Chain;
-use crate::leftover_processes::Left;
-use crate::record::attachment_record::AttachmentRecord;
-use crate::record::file::RecordFile;
-use crate::record::line::{Intent, Line};
-use crate::run::earlier_add::{self, Cleared};
-use crate::run::failed_delegate::{FailedAdd, FailedDelegate};
+use crate::record::{AttachmentRecord, Intent, Line, RecordFile};
+use crate::run::earlier_add;
 use crate::run::merge::merge;
-use crate::run::step::Step;
-use crate::run::steps::{self, OnFailure};
+use crate::run::steps::{self, FailedDelegate, OnFailure, Step};
 use crate::settings::AnswerMode;
 
 /// The reason of an ADD that must be recorded and isn't.
@@ -47,110 +39,85 @@ impl Chain<'_> {
         attachment: &Attachment,
         deliver: impl FnOnce(&JsonOutput) -> io::Result<()>,
     ) -> Result<JsonOutput, Error> {
-        let Cleared {
-            mut file,
-            has_undone,
-        } = earlier_add::clear(self, attachment)?;
-        let intent = self.intent(attachment);
-        let mut record = AttachmentRecord::new(intent.clone());
+        let record_file = earlier_add::clear(self, attachment)?;
+        let file = record_file.as_ref();
+        let delegates = &self.settings.delegates;
+        let intent = Intent::new(&self.config, attachment, delegates, self.environment);
+        let record = AttachmentRecord::new(intent.clone());
         let mut first = vec![Line::Adding(Box::new(intent))];
         first.extend(self.caller_line.clone().map(Line::Caller));
         // Before the first delegate runs, so that a DEL or a GC finds what was done, whatever
         // happens to this process.
-        if let Some(file) = &file {
+        if let Some(file) = file {
             file.append(&first);
         }
-        let is_missing =
-            || self.caller_line.is_some() && !file.as_ref().is_some_and(RecordFile::is_whole);
-        if is_missing() {
-            if let Some(file) = file {
-                file.remove();
-            }
+        let must_be_recorded = self.caller_line.is_some();
+        let is_whole = || file.is_some_and(RecordFile::is_whole);
+        if must_be_recorded && !is_whole() {
+            file.map(RecordFile::remove);
             return Err(Error::new(code::IO, NOT_RECORDED));
         }
         let mut delegates = InstalledDelegates::new(self, self.environment.clone())
-            .holding(file.as_ref())
+            .holding(file)
             .cancelled_by(self.cancellation);
-        let result = delegates.add(
+        let addition = Addition {
+            delegates: &mut delegates,
             attachment,
-            |result, is_last| {
-                let mut new = vec![Line::result(result)];
-                if is_last {
-                    new.push(Line::Added {});
-                }
-                if let Some(file) = &file {
-                    file.append(&new);
-                }
-                for line in new {
-                    let noted = record.note(line);
-                    debug_assert_eq!(noted, Ok(()));
-                }
-            },
-            |result| match is_missing() {
-                true => Err(io::Error::other(NOT_RECORDED)),
-                false => deliver(result),
-            },
-        );
-        drop(delegates);
-        if result.is_ok()
-            && let Some(file) = file.take_if(|file| !file.is_whole())
-        {
-            // By a record that lacks lines, the next ADD would undo this one.
-            file.remove();
-        }
-        result.map_err(|failed| {
-            if !may_hold(&record, &failed)
-                && let Some(file) = file
-                && !file.is_at_work()
-            {
-                file.remove();
+            record,
+            file,
+        };
+        let added = addition.run(|result| {
+            // By a record that lacks lines, the next ADD or a GC would undo this one.
+            if !is_whole() && (must_be_recorded || !file.is_none_or(RecordFile::remove)) {
+                return Err(io::Error::other(NOT_RECORDED));
             }
-            let error = self.with_record(attachment, failed.into_error());
-            if !has_undone {
-                return error;
+            deliver(result)
+        });
+        added.map_err(|failed| {
+            if !failed.may_hold {
+                file.map(RecordFile::remove);
             }
-            error.with_line(&format!(
-                "an earlier ADD of {attachment}, which was not complete, was undone first"
-            ))
+            self.with_record(attachment, failed.error)
         })
-    }
-
-    /// The first line of the record.
-    fn intent(&self, attachment: &Attachment) -> Intent {
-        let delegates = &self.settings.delegates;
-        let mut intent = Intent::new(self.config, attachment, delegates, self.id.clone());
-        let trace = TraceContext::of_call(self.environment);
-        intent.trace = trace.trace_id().to_owned();
-        intent.boot = self.boot().map(|boot| boot.id().to_owned());
-        intent.netns = self.environment.text("CNI_NETNS");
-        intent.args = self.environment.text("CNI_ARGS");
-        intent
     }
 }
 
-impl InstalledDelegates<'_, '_> {
-    /// ADD of one attachment, without its record.
-    ///
-    /// Each delegate receives the result of the one before it, or the merged results
+/// The run of an ADD.
+pub(crate) struct Addition<'r, 'a, 'b> {
+    pub(crate) delegates: &'r mut InstalledDelegates<'a, 'b>,
+    pub(crate) attachment: &'r Attachment,
+    /// Notes each result, as the file does.
+    pub(crate) record: AttachmentRecord,
+    pub(crate) file: Option<&'r RecordFile>,
+}
+
+/// An ADD that has failed and has been undone.
+#[derive(Debug)]
+pub(crate) struct FailedAdd {
+    /// The failed delegate's error, and what was undone.
+    pub(crate) error: Error,
+    /// True if a delegate may still hold an address.
+    pub(crate) may_hold: bool,
+}
+
+impl Addition<'_, '_, '_> {
+    /// Runs the delegates. Each receives the result of the one before it, or the merged results
     /// of all before it. The last result is the chain's answer, which `deliver` receives.
-    /// `on_result` receives each result, and true for the last one. If a delegate fails,
-    /// it and all before it are undone. If `deliver` fails, all are undone.
-    fn add(
-        &mut self,
-        attachment: &Attachment,
-        mut on_result: impl FnMut(&RawValue, bool),
+    /// If a delegate fails, it and all before it are undone. If `deliver` fails, all are undone.
+    pub(crate) fn run(
+        mut self,
         deliver: impl FnOnce(&JsonOutput) -> io::Result<()>,
     ) -> Result<JsonOutput, Box<FailedAdd>> {
         let Chain {
             config, settings, ..
-        } = self.chain;
-        let is_merged = settings.answer == AnswerMode::Merged;
+        } = self.delegates.chain;
+        let is_merged = settings.answer == AnswerMode::Merge;
         let last = settings.delegates.len() - 1;
         let mut prev_result: Option<JsonOutput> = None;
         for (i, name) in settings.delegates.iter().enumerate() {
             let raw = prev_result.as_ref().map(JsonOutput::json);
             let call = DelegateCall::new(name, Command::Add, config, raw);
-            let result = match self.run(&call) {
+            let result = match self.delegates.run(&call) {
                 Outcome::Result(output) => match &prev_result {
                     Some(prev_result) if is_merged => {
                         merge(prev_result, &output, config.version(), i == last)
@@ -162,27 +129,40 @@ impl InstalledDelegates<'_, '_> {
             };
             match result {
                 Ok(result) => {
-                    on_result(result.json(), i == last);
+                    self.note(&result, i == last);
                     prev_result = Some(result);
                 }
-                Err(failure) => {
-                    return Err(self.roll_back(attachment, i, prev_result.as_ref(), &failure));
-                }
+                Err(failure) => return Err(self.roll_back(i, prev_result.as_ref(), &failure)),
             }
         }
         let answer = prev_result.expect("a chain has at least one delegate");
-        let undelivered = if self.is_cancelled() {
+        let undelivered = if self.delegates.is_cancelled() {
             // The caller may have ended.
-            Some(Failure::cancelled(Left::Nothing))
+            Some(Failure::cancelled())
         } else {
             deliver(&answer).err().map(|error| {
                 let msg = format!("the chain's result could not be delivered: {error}");
-                Failure::new(Kind::NotDelivered, code::IO, msg)
+                Failure::new(Kind::NoAnswer, code::IO, msg)
             })
         };
         match undelivered {
             None => Ok(answer),
-            Some(failure) => Err(self.roll_back(attachment, last, Some(&answer), &failure)),
+            Some(failure) => Err(self.roll_back(last, Some(&answer), &failure)),
+        }
+    }
+
+    /// Records the result of a delegate, and the end of the ADD with the last one.
+    fn note(&mut self, result: &JsonOutput, is_last: bool) {
+        let mut new = vec![Line::Result(result.json().to_owned())];
+        if is_last {
+            new.push(Line::Added {});
+        }
+        if let Some(file) = self.file {
+            file.append(&new);
+        }
+        for line in new {
+            let noted = self.record.note(line);
+            debug_assert_eq!(noted, Ok(()));
         }
     }
 
@@ -190,48 +170,60 @@ impl InstalledDelegates<'_, '_> {
     /// `prevResult` of the failed one.
     fn roll_back(
         &mut self,
-        attachment: &Attachment,
         failed: usize,
         prev_result: Option<&JsonOutput>,
         failure: &Failure,
     ) -> Box<FailedAdd> {
-        let (config, names) = (self.chain.config, &self.chain.settings.delegates);
-        let attachment = Some(attachment);
-        let may_hold = may_hold_address(&names[failed], failure);
-        let has_unterminated = failure.has_unterminated();
-        let undone = undone(names, failed, failure);
-        let error = failure.to_error();
-        let failed = FailedDelegate::new(&names[failed], Command::Add, attachment, config, error);
-
-        self.begin_rollback();
-        let steps: Vec<Step<'_>> = undone.iter().map(|name| Step::new(name, config)).collect();
-        let prev_result = prev_result.map(|output| output.json().to_owned());
-        let goes_on = OnFailure::Continue;
-        let del = Command::Del;
-        let mut not_undone = steps::run(self, del, attachment, &steps, prev_result, goes_on);
-        let is_undone = |name: &&&DelegateName| {
-            let mut failed = not_undone.iter();
-            failed.all(|failed| failed.delegate != ***name)
+        let chain = self.delegates.chain;
+        let (config, names) = (&*chain.config, &chain.settings.delegates);
+        let name = &names[failed];
+        let to_undo = to_undo(names, failed, failure);
+        let steps: Vec<Step<'_>> = to_undo.iter().map(|name| Step::new(name, config)).collect();
+        self.delegates.begin_rollback();
+        let mut not_undone = steps::run(
+            self.delegates,
+            Command::Del,
+            Some(self.attachment),
+            &steps,
+            prev_result.map(|output| output.json().to_owned()),
+            OnFailure::Continue,
+        );
+        let held = held_by(name, failure);
+        let recorded = self.record.recorded_delegates();
+        let is_holder = |not_undone: &FailedDelegate| {
+            let name = &not_undone.delegate;
+            let mut selectors = recorded.iter().filter(|of| of.is_selector);
+            let is_selector = selectors.any(|selector| selector.name == name);
+            !is_selector && (*name != names[failed] || held != Held::Nothing)
         };
-        let undone = undone.iter().filter(is_undone).copied().cloned().collect();
-        if failed.error.code == code::INVALID_CONFIG {
-            // A delegate that refuses its configuration has reserved nothing.
-            not_undone.retain(|not_undone| not_undone.delegate != failed.delegate);
+        let may_hold = held == Held::Unknown || not_undone.iter().any(is_holder);
+
+        let has_failed = |name: &DelegateName| not_undone.iter().any(|of| of.delegate == *name);
+        let mut undone: Vec<&str> = Vec::new();
+        for name in to_undo.iter().filter(|name| !has_failed(name)) {
+            undone.push(name.as_str());
         }
-        Box::new(FailedAdd {
-            failed,
-            may_hold,
-            has_unterminated,
-            undone,
-            not_undone,
-        })
+        let error = failure.to_error();
+        let add = FailedDelegate::new(name, Command::Add, Some(self.attachment), config, error);
+        let mut error = add.into_error();
+        if !undone.is_empty() {
+            error = error.with_line(&format!("undone by DEL: {}", undone.join(", ")));
+        }
+        if failure.refuses_input() {
+            // It refuses the DEL, too, and has reserved nothing.
+            not_undone.retain(|not_undone| not_undone.delegate != *name);
+        }
+        for failed in not_undone {
+            error = error.with_line(&format!("not undone, DEL failed: {failed}"));
+        }
+        Box::new(FailedAdd { error, may_hold })
     }
 }
 
 /// The delegates that a rollback runs with DEL: those up to the failed one, and the failed one
 /// unless it has never run. One that has refused with 110 holds addresses of an earlier ADD,
 /// which is in use; a DEL would release these, whichever of its places in the chain it has.
-fn undone<'n>(
+fn to_undo<'n>(
     names: &'n [DelegateName],
     failed: usize,
     failure: &Failure,
@@ -242,31 +234,34 @@ fn undone<'n>(
         .collect()
 }
 
-/// True if a delegate whose ADD has failed may still hold an address of it. A delegate
-/// that was not started doesn't. Neither does one that has refused the configuration
-/// (code 7) or the attachment (code 110), nor a selector that has printed an error.
-fn may_hold_address(name: &DelegateName, failure: &Failure) -> bool {
-    match failure.kind {
-        Kind::Error => {
-            let is_refused = failure.error.code == code::INVALID_CONFIG || failure.is_refusal();
-            !is_refused && !name.is_selector()
-        }
-        _ => !failure.is_not_run(),
-    }
+/// What a delegate may hold whose ADD has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    /// It has reserved no address.
+    Nothing,
+    /// An address, unless its DEL in the rollback succeeds.
+    UnlessUndone,
+    /// An address, even if its DEL in the rollback succeeds, which searches for nothing.
+    Unknown,
 }
 
-/// True if a delegate of a failed ADD that could not be undone may hold an address.
-fn may_hold(record: &AttachmentRecord, failed: &FailedAdd) -> bool {
-    let recorded = record.recorded_delegates();
-    let is_selector = |name| {
-        let mut delegates = recorded.iter();
-        delegates.any(|delegate| delegate.name == name && delegate.holds_nothing)
-    };
-    failed.has_unterminated
-        || failed.not_undone.iter().any(|not_undone| {
-            let name = &not_undone.delegate;
-            !is_selector(name) && (*name != failed.failed.delegate || failed.may_hold)
-        })
+/// Tells whether a delegate whose ADD has failed may hold an address of it. A delegate that was
+/// not started doesn't. Neither does one that has refused its input or the attachment (code 110),
+/// nor a selector that has printed an error.
+fn held_by(name: &DelegateName, failure: &Failure) -> Held {
+    match failure.kind {
+        Kind::Error => {
+            let has_refused = failure.refuses_input() || failure.is_refusal();
+            match failure.error.code {
+                _ if has_refused || name.is_selector() => Held::Nothing,
+                code::UNKNOWN_OUTCOME | code::INTERNAL => Held::Unknown,
+                _ => Held::UnlessUndone,
+            }
+        }
+        _ if failure.is_not_run() => Held::Nothing,
+        _ if failure.is_killed() && !name.is_selector() => Held::Unknown,
+        _ => Held::UnlessUndone,
+    }
 }
 
 #[cfg(test)]

@@ -1,15 +1,12 @@
-//! CHECK and STATUS: every delegate until one fails.
+//! Commands that change nothing: CHECK, STATUS, and the dry run of a chain's selectors.
 
-use cni::{Attachment, Command, Error};
+use cni::{Attachment, Command, DelegateName, Error, code};
 
-use crate::call::installed_delegates::InstalledDelegates;
+use crate::call::{DelegateCall, InstalledDelegates, Outcome};
 use crate::chain::Chain;
-use crate::record::attachment_record::{AttachmentRecord, RecordedDelegate};
-use crate::record::folder::Found;
 use crate::record::lock;
-use crate::run::failed_delegate::first_error;
-use crate::run::step::Step;
-use crate::run::steps::{self, OnFailure};
+use crate::record::{AttachmentRecord, Lookup};
+use crate::run::steps::{self, OnFailure, Step};
 
 impl Chain<'_> {
     /// CHECK: runs the delegates until one fails. A selector's pools are taken from the record
@@ -27,14 +24,14 @@ impl Chain<'_> {
         }
         let record = self.record_of(attachment)?;
         let recorded = record.as_ref().map(AttachmentRecord::recorded_delegates);
-        let mut steps = Step::all(&self.settings.delegates, self.config);
+        let mut steps = Step::all(&self.settings.delegates, &self.config);
         for i in 0..steps.len() {
             let name = steps[i].name;
             // A delegate may be listed more than once.
             let place = steps[..i].iter().filter(|step| step.name == name).count();
-            let recorded = recorded.iter().flatten();
-            let same = recorded.filter(|delegate| delegate.name == name).nth(place);
-            steps[i].selection = same.and_then(RecordedDelegate::selection);
+            let all = recorded.iter().flatten().copied();
+            let mut same = all.filter(|delegate| delegate.name == name);
+            steps[i].recorded = same.nth(place);
         }
         self.run_until_failure(Command::Check, Some(attachment), &steps)
     }
@@ -43,9 +40,13 @@ impl Chain<'_> {
     ///
     /// # Errors
     ///
-    /// The failed delegate's.
+    /// The failed delegate's; code 50 if the records can't be read.
     pub fn status(&self) -> Result<(), Error> {
-        let steps = Step::all(&self.settings.delegates, self.config);
+        self.records.verify().map_err(|error| {
+            let path = self.records.folder().display();
+            Error::new(code::UNAVAILABLE, format!("records in {path}: {error}"))
+        })?;
+        let steps = Step::all(&self.settings.delegates, &self.config);
         self.run_until_failure(Command::Status, None, &steps)
     }
 
@@ -53,22 +54,48 @@ impl Chain<'_> {
     /// there is none that can be used.
     fn record_of(&self, attachment: &Attachment) -> Result<Option<AttachmentRecord>, Error> {
         let unknown = |error| lock::unknown(&self.records.file(attachment), &error);
-        let Found::Record(file) = self.records.open(attachment).map_err(unknown)? else {
+        let Lookup::Found(file) = self.records.open(attachment).map_err(unknown)? else {
             return Ok(None);
         };
         let content = self.records.read(&file, attachment).map_err(unknown)?;
         Ok(content.and_then(Result::ok))
     }
 
-    fn run_until_failure(
+    /// Runs the steps with a command until a delegate fails.
+    ///
+    /// # Errors
+    ///
+    /// The failed delegate's.
+    pub(crate) fn run_until_failure(
         &self,
         command: Command,
         attachment: Option<&Attachment>,
         steps: &[Step<'_>],
     ) -> Result<(), Error> {
         let mut delegates = InstalledDelegates::new(self, self.environment.clone());
-        let delegates = &mut delegates;
-        let failed = steps::run(delegates, command, attachment, steps, None, OnFailure::Stop);
-        first_error(failed)
+        let stop = OnFailure::Stop;
+        let failed = steps::run(&mut delegates, command, attachment, steps, None, stop);
+        let first = failed.into_iter().next();
+        first.map_or(Ok(()), |failed| Err(failed.into_error()))
+    }
+
+    /// Runs ADD of the delegates, in order, up to the first that `runs` refuses or that
+    /// fails; returns those that ran, each with its outcome. Nothing is recorded and
+    /// nothing undone: only selectors, which hold nothing, may run.
+    pub fn dry_run(&self, runs: impl Fn(&DelegateName) -> bool) -> Vec<(DelegateName, Outcome)> {
+        let mut installed = InstalledDelegates::new(self, self.environment.clone());
+        let mut ran: Vec<(DelegateName, Outcome)> = Vec::new();
+        let names = self.settings.delegates.iter();
+        for name in names.take_while(|name| runs(name)) {
+            let prev_result = match ran.last() {
+                None => None,
+                Some((_, Outcome::Result(output))) => Some(output.json()),
+                Some(_) => break,
+            };
+            let call = DelegateCall::new(name, Command::Add, &self.config, prev_result);
+            let outcome = installed.run(&call);
+            ran.push((name.clone(), outcome));
+        }
+        ran
     }
 }

@@ -3,15 +3,12 @@
 
 use std::collections::HashSet;
 
-use cni::{Attachment, Command, Environment, Error, code};
+use cni::{Attachment, Command, Error, code};
 
-use crate::call::installed_delegates::InstalledDelegates;
+use crate::call::InstalledDelegates;
 use crate::chain::Chain;
-use crate::record::attachment_record::AttachmentRecord;
 use crate::record::lock;
-use crate::run::failed_delegate::FailedDelegate;
-use crate::run::step::Step;
-use crate::run::steps::{self, OnFailure};
+use crate::run::steps::{self, FailedDelegate, OnFailure, Step};
 
 impl Chain<'_> {
     /// GC: undoes each recorded attachment that `cni.dev/valid-attachments` doesn't list,
@@ -23,92 +20,65 @@ impl Chain<'_> {
     ///
     /// # Errors
     ///
-    /// Code 7 without that list; else as DEL.
+    /// Code 7 without that list: nothing is known to be stale; else as DEL.
     pub fn gc(&self) -> Result<(), Error> {
-        let valid = match self.config.valid_attachments() {
-            Ok(valid) => valid,
-            // Without the list, no attachment is known to be stale. Each delegate decides what
-            // it does.
-            Err(mut refusal) => {
-                if let Err(more) = Error::all_as_one(self.gc_of_delegates()) {
-                    refusal.msg = format!("{}; {}", refusal.msg, more.msg);
-                }
-                return Err(refusal);
-            }
-        };
-        let (mut errors, unknown) = self.undo_stale(&valid.into_iter().collect());
-        if unknown.is_empty() {
-            errors.extend(self.gc_of_delegates());
+        let valid = self.config.valid_attachments()?;
+        let mut stale = self.undo_stale(&valid.into_iter().collect());
+        if stale.unknown.is_empty() {
+            let steps = Step::all(&self.settings.delegates, &self.config);
+            let mut delegates = InstalledDelegates::new(self, self.environment.clone());
+            let goes_on = OnFailure::Continue;
+            let failed = steps::run(&mut delegates, Command::Gc, None, &steps, None, goes_on);
+            let errors = failed.into_iter().map(FailedDelegate::into_error);
+            stale.failed.extend(errors);
         }
-        Error::all_as_one(unknown.into_iter().chain(errors))
+        Error::all_as_one(stale.unknown.into_iter().chain(stale.failed))
     }
 
-    /// Runs the delegates with GC; returns the errors of the failed ones.
-    fn gc_of_delegates(&self) -> Vec<Error> {
-        let steps = Step::all(&self.settings.delegates, self.config);
-        let mut delegates = InstalledDelegates::new(self, self.environment.clone());
-        let goes_on = OnFailure::Continue;
-        let failed = steps::run(&mut delegates, Command::Gc, None, &steps, None, goes_on);
-        failed.into_iter().map(FailedDelegate::into_error).collect()
-    }
-
-    /// Undoes the recorded attachments that aren't valid. Returns the errors of the failed
-    /// delegates, and those of attachments with unknown state.
-    fn undo_stale(&self, valid: &HashSet<Attachment>) -> (Vec<Error>, Vec<Error>) {
-        let (mut failed, mut unknown) = (Vec::new(), Vec::new());
-        let stale = || {
-            let mut recorded = self.records.attachments()?;
-            recorded.retain(|attachment| !valid.contains(attachment));
-            Ok(recorded)
-        };
+    /// Undoes the recorded attachments that aren't valid.
+    fn undo_stale(&self, valid: &HashSet<Attachment>) -> Stale {
+        let mut result = Stale::default();
         let today = self.config.without_call();
         let mut remaining = HashSet::new();
-        let unreadable = |error| lock::unknown(self.records.folder(), &error);
-        for attachment in stale().unwrap_or_else(|error| {
-            unknown.push(unreadable(error));
-            Vec::new()
-        }) {
+        for attachment in self.stale(valid, &mut result.unknown) {
             tracing::debug!(%attachment, "not valid any more: undoing it");
-            let environment =
-                |record: Option<&AttachmentRecord>| self.parameters(&attachment, record);
-            match self.del_with(&attachment, &today, environment) {
-                Ok((errors, is_recorded)) => {
-                    failed.extend(errors);
-                    if !is_recorded {
+            match self.undo(&attachment, &today) {
+                Ok(undone) => {
+                    result.failed.extend(undone.failed);
+                    if !undone.is_recorded {
                         continue;
                     }
                 }
-                Err(error) => unknown.push(error),
+                Err(error) => result.unknown.push(error),
             }
             remaining.insert(attachment);
         }
         // The specification requires of the runtime that no ADD is running. One that is
         // running has a record.
-        match stale() {
-            Ok(stale) => unknown.extend(
-                stale
-                    .iter()
-                    .filter(|attachment| !remaining.contains(attachment))
-                    .map(has_begun),
-            ),
-            Err(error) => unknown.push(unreadable(error)),
-        }
-        (failed, unknown)
+        let now = self.stale(valid, &mut result.unknown);
+        let begun = now.iter().filter(|stale| !remaining.contains(stale));
+        result.unknown.extend(begun.map(has_begun));
+        result
     }
 
-    /// The environment of a runtime's DEL of the attachment.
-    pub(crate) fn parameters(
-        &self,
-        attachment: &Attachment,
-        record: Option<&AttachmentRecord>,
-    ) -> Environment {
-        self.environment
-            .clone()
-            .with("CNI_CONTAINERID", attachment.container_id.as_str())
-            .with("CNI_IFNAME", attachment.ifname.as_str())
-            .with("CNI_NETNS", record.map_or("", |record| &record.netns))
-            .with("CNI_ARGS", record.map_or("", |record| &record.args))
+    /// The recorded attachments that aren't valid; none if they can't be listed.
+    fn stale(&self, valid: &HashSet<Attachment>, unknown: &mut Vec<Error>) -> Vec<Attachment> {
+        let mut recorded = self.records.attachments().unwrap_or_else(|error| {
+            unknown.push(lock::unknown(self.records.folder(), &error));
+            Vec::new()
+        });
+        recorded.retain(|attachment| !valid.contains(attachment));
+        recorded
     }
+}
+
+/// Outcome of the DELs of attachments that aren't valid.
+#[derive(Default)]
+struct Stale {
+    /// The errors of the failed delegates.
+    failed: Vec<Error>,
+    /// The errors of attachments whose state is unknown.
+    unknown: Vec<Error>,
 }
 
 fn has_begun(attachment: &Attachment) -> Error {

@@ -5,7 +5,7 @@ use std::mem::take;
 use cni::{Dns, IpConfig, IpamResult, JsonOutput, Object, SpecVersion};
 use serde_json::Value;
 
-use crate::call::outcome::Failure;
+use crate::call::Failure;
 
 /// Merges a result into `prevResult`: the addresses and routes of `prevResult` come first,
 /// without duplicates; the lists of `dns` likewise. Any other key has the result's value, or
@@ -24,8 +24,8 @@ pub(crate) fn merge(
     is_last: bool,
 ) -> Result<JsonOutput, Failure> {
     let read = |output: &JsonOutput| {
-        let read = IpamResult::read("result", output.json());
-        read.map_err(|error| Failure::no_result(result, &error.msg))
+        IpamResult::read("result", output.json())
+            .map_err(|error| Failure::no_result(result, &error.msg))
     };
     let (earlier, mut merged) = (read(prev_result)?, read(result)?);
     for (key, value) in earlier.others() {

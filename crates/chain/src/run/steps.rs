@@ -1,15 +1,46 @@
-//! Runs delegates in order and threads `prevResult` through them.
+//! Steps of a command other than ADD: runs delegates in order and threads `prevResult` through them.
 
-use cni::{Attachment, Command, Error, NetworkConfig};
-use serde_json::value::RawValue;
+use std::fmt;
 
-use crate::call::delegate_call::DelegateCall;
-use crate::call::installed_delegates::InstalledDelegates;
-use crate::call::outcome::{Failure, Kind, Outcome};
-use crate::run::failed_delegate::FailedDelegate;
-use crate::run::fallback;
-use crate::run::prev_result::{completed, with_selection};
-use crate::run::step::Step;
+use cni::{Attachment, Command, DelegateName, Error, NetworkConfig, Object};
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::call::{DelegateCall, Failure, InstalledDelegates, Kind, Outcome};
+use crate::record::RecordedDelegate;
+
+/// The step of one delegate, in any command other than ADD.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step<'a> {
+    pub(crate) name: &'a DelegateName,
+    /// Its configuration, without `prevResult`.
+    pub(crate) config: &'a NetworkConfig,
+    /// Its part in the recorded ADD.
+    pub(crate) recorded: Option<RecordedDelegate<'a>>,
+}
+
+impl<'a> Step<'a> {
+    /// A step of which nothing is recorded.
+    pub(crate) fn new(name: &'a DelegateName, config: &'a NetworkConfig) -> Self {
+        Self {
+            name,
+            config,
+            recorded: None,
+        }
+    }
+
+    /// The step of a delegate of a recorded ADD.
+    pub(crate) fn recorded(delegate: RecordedDelegate<'a>, config: &'a NetworkConfig) -> Self {
+        Self {
+            recorded: Some(delegate),
+            ..Self::new(delegate.name, config)
+        }
+    }
+
+    /// The steps of these delegates, of which nothing is recorded.
+    pub(crate) fn all(names: &'a [DelegateName], config: &'a NetworkConfig) -> Vec<Self> {
+        names.iter().map(|name| Self::new(name, config)).collect()
+    }
+}
 
 /// Behaviour after the failure of a delegate.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -20,13 +51,62 @@ pub(crate) enum OnFailure {
     Stop,
 }
 
+/// A failed delegate: name, call and error.
+#[derive(Debug)]
+pub(crate) struct FailedDelegate {
+    pub(crate) delegate: DelegateName,
+    /// Its command, with the attachment and the network.
+    pub(crate) call: String,
+    pub(crate) error: Error,
+}
+
+impl FailedDelegate {
+    pub(crate) fn new(
+        delegate: &DelegateName,
+        command: Command,
+        attachment: Option<&Attachment>,
+        config: &NetworkConfig,
+        error: Error,
+    ) -> Self {
+        let network = config.name();
+        let call = match attachment {
+            Some(attachment) => format!("{command} of {attachment} on network {network}"),
+            None => format!("{command} on network {network}"),
+        };
+        Self {
+            delegate: delegate.clone(),
+            call,
+            error,
+        }
+    }
+
+    /// The delegate's error, with its name in front and its call.
+    pub(crate) fn into_error(self) -> Error {
+        let msg = format!("{}: {}", self.delegate, self.error.msg);
+        Error::new(self.error.code, msg)
+            .with_line(&format!("asked {}: {}", self.delegate, self.call))
+            .with_line(&self.error.details)
+    }
+}
+
+impl fmt::Display for FailedDelegate {
+    /// In one line, with the last line of the details.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.delegate, self.error.msg)?;
+        match self.error.details.lines().next_back() {
+            Some(last) => write!(f, " ({last})"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Runs the steps with a command other than ADD; returns the failed delegates.
 ///
 /// The first delegate receives `prev_result`, or the `prevResult` of its
-/// configuration. A result that a delegate prints is the next one's `prevResult`, but a
-/// selector's pools are those that it selected on ADD.
-/// If a delegate prints nothing, as the specification requires, the next one receives
-/// the same `prevResult`, with further keys from the delegate's recorded result.
+/// configuration. A result that a delegate prints is the next one's `prevResult`. If it prints
+/// nothing, as the specification requires, the next one receives the same `prevResult`. Keys that
+/// are missing are taken from the delegate's recorded result, and a selector's pools are those that
+/// it selected on ADD.
 pub(crate) fn run(
     delegates: &mut InstalledDelegates<'_, '_>,
     command: Command,
@@ -37,29 +117,16 @@ pub(crate) fn run(
 ) -> Vec<FailedDelegate> {
     let mut failed = Vec::new();
     for step in steps {
-        let mut run = |command, config: &NetworkConfig, prev_result: Option<&RawValue>| {
-            delegates.run(&DelegateCall::new(step.name, command, config, prev_result))
-        };
-        let mut outcome = run(command, step.config, prev_result.as_deref());
-        if let Outcome::Failed(failure) = &outcome {
-            let second =
-                fallback::attempt(step, command, prev_result.as_deref(), failure, &mut run);
-            outcome = second.unwrap_or(outcome);
-        }
-        match outcome {
+        let given = prev_result.as_deref();
+        let mut has_printed = false;
+        match delegates.run(&DelegateCall::new(step.name, command, step.config, given)) {
             Outcome::Result(output) => {
-                prev_result = Some(match step.selection {
-                    Some(selection) => with_selection(output.json(), selection),
-                    None => output.json().to_owned(),
-                });
-                continue;
+                has_printed = true;
+                prev_result = Some(output.json().to_owned());
             }
             Outcome::Nothing => {}
             Outcome::Failed(failure) => {
-                if let Some(mut error) = fatal(step, command, &failure) {
-                    if step.fallback.is_some() && !failure.is_not_run() {
-                        error = fallback::not_asked(error);
-                    }
+                if let Some(error) = fatal(step, command, &failure) {
                     failed.push(FailedDelegate::new(
                         step.name,
                         command,
@@ -73,18 +140,12 @@ pub(crate) fn run(
                 }
             }
         }
-        let recorded = step
-            .recorded
-            .and_then(|recorded| recorded.next_prev_result());
-        if let Some(recorded) = recorded.or(step.selection) {
-            let unchanged = prev_result
-                .as_deref()
-                .or_else(|| step.config.raw_prev_result());
-            let all = completed(unchanged, recorded);
-            prev_result = Some(match step.selection {
-                Some(selection) => with_selection(&all, selection),
-                None => all,
-            });
+        if let Some(recorded) = step.recorded
+            && (recorded.is_selector || !has_printed)
+        {
+            let printed = prev_result.as_deref();
+            let now = printed.or_else(|| step.config.raw_prev_result());
+            prev_result = completed(now, &recorded).or(prev_result);
         }
     }
     failed
@@ -95,37 +156,48 @@ pub(crate) fn run(
 fn fatal(step: &Step<'_>, command: Command, failure: &Failure) -> Option<Error> {
     let Step { name, recorded, .. } = step;
     let error = failure.to_error();
-    match failure.kind {
-        Kind::Garbled => {
-            // The command has succeeded, and it requires no output.
-            tracing::warn!(delegate = %name, %command, %error, "ignoring output that is no result");
-            return None;
-        }
-        Kind::NotFound if step.may_be_gone => {
-            let result = recorded
-                .and_then(|recorded| recorded.result)
-                .map(RawValue::get);
-            tracing::warn!(
-                delegate = %name,
-                %command,
-                result = result.unwrap_or("unknown"),
-                "neither configured nor installed any more: what it answered on ADD can't be undone"
-            );
-            return None;
-        }
-        _ => {}
+    if matches!(failure.kind, Kind::Garbled) {
+        // The command has succeeded, and it requires no output.
+        tracing::warn!(delegate = %name, %command, %error, "ignoring output that is no result");
+        return None;
     }
-    if recorded.is_some_and(|recorded| recorded.holds_nothing) {
+    if command == Command::Del && recorded.is_some_and(|recorded| recorded.is_selector) {
         tracing::warn!(delegate = %name, %command, %error, "going on with its recorded result");
         return None;
     }
     Some(error)
 }
 
+/// The keys of a result that the specification defines, section 5.
+const SPECIFIED: [&str; 5] = ["cniVersion", "interfaces", "ips", "routes", "dns"];
+
+/// Adds the keys to `prevResult` that only the delegate's recorded result has: a runtime's
+/// `prevResult` has the addresses, a selector's result has the pools. A selector's keys that only
+/// delegates understand are always those of the record. `None` without a recorded result.
+pub(crate) fn completed(
+    prev_result: Option<&RawValue>,
+    recorded: &RecordedDelegate<'_>,
+) -> Option<Box<RawValue>> {
+    let result = recorded.result?;
+    let (Some(mut all), Some(more)) = (prev_result.and_then(object), object(result)) else {
+        return Some(result.to_owned());
+    };
+    for (key, value) in more.iter() {
+        let is_selected = recorded.is_selector && !SPECIFIED.contains(&key);
+        if is_selected || all.get(key).is_none() {
+            all.set_raw(key, value.to_owned());
+        }
+    }
+    Some(to_raw_value(&all).expect("an object is JSON"))
+}
+
+fn object(raw: &RawValue) -> Option<Object> {
+    serde_json::from_str(raw.get()).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::attachment_record::RecordedDelegate;
     use crate::tests::{Script, config, names};
     use proptest::prelude::*;
 
@@ -181,8 +253,7 @@ mod tests {
             let recorded = RecordedDelegate {
                 name: step.name,
                 result: Some(result),
-                is_last: false,
-                holds_nothing: true,
+                is_selector: true,
             };
             *step = Step::recorded(recorded, &config);
         }
@@ -208,12 +279,11 @@ mod tests {
         let names = names(&["selector", "allocator", "last"]);
         let recorded = RawValue::from_string(r#"{"ips":[1],"pools":["then"]}"#.to_owned()).unwrap();
         let mut steps: Vec<Step<'_>> = names.iter().map(|n| Step::new(n, &config)).collect();
-        for (step, holds_nothing) in steps.iter_mut().zip([true, false]) {
+        for (step, is_selector) in steps.iter_mut().zip([true, false]) {
             let recorded = RecordedDelegate {
                 name: step.name,
                 result: Some(&recorded),
-                is_last: false,
-                holds_nothing,
+                is_selector,
             };
             *step = Step::recorded(recorded, &config);
         }
@@ -233,25 +303,6 @@ mod tests {
                     format!("{command} last {now}"),
                 ]
             );
-        }
-    }
-
-    #[test]
-    fn a_step_fails_unless_it_has_succeeded_or_there_is_nothing_to_call_any_more() {
-        let (config, names) = (config(""), names(&["p"]));
-        let named = Step::new(&names[0], &config);
-        let gone = Step {
-            may_be_gone: true,
-            ..Step::new(&names[0], &config)
-        };
-        let not_found = Failure::new(Kind::NotFound, cni::code::DELEGATE_NOT_FOUND, "none");
-        for (failure, [of_named, of_gone]) in [
-            (Failure::garbled("it is text"), [false, false]),
-            (not_found, [true, false]),
-            (Failure::silent(), [true, true]),
-        ] {
-            let is_fatal = |step| fatal(step, Command::Del, &failure).is_some();
-            assert_eq!([is_fatal(&named), is_fatal(&gone)], [of_named, of_gone]);
         }
     }
 
@@ -284,5 +335,35 @@ mod tests {
             let failing = prints.iter().filter(|p| **p == Some(false)).count();
             prop_assert_eq!(failed.len(), failing);
         }
+    }
+
+    fn failed(delegate: &str, call: &str, code: u64, msg: &str, details: &str) -> FailedDelegate {
+        FailedDelegate {
+            delegate: delegate.parse().unwrap(),
+            call: call.to_owned(),
+            error: Error::new(code, msg).with_details(details),
+        }
+    }
+
+    #[test]
+    fn a_failure_is_one_line_with_the_last_line_of_its_details() {
+        let of = |details| failed("b", "DEL on network net", 102, "died", details).to_string();
+        assert_eq!(of("stderr: x\ny"), "b: died (y)");
+        assert_eq!(of(""), "b: died");
+    }
+
+    #[test]
+    fn several_failures_are_one_error_with_the_first_ones_code() {
+        let error = Error::all_as_one([
+            failed("a", "DEL of c1 eth0 on network net", 5, "x", "").into_error(),
+            failed("b", "GC on network net", 7, "y", "why").into_error(),
+        ]);
+        assert_eq!(
+            error,
+            Err(Error::new(5, "a: x; b: y").with_details(
+                "asked a: DEL of c1 eth0 on network net\nasked b: GC on network net\nwhy"
+            ))
+        );
+        assert_eq!(Error::all_as_one([]), Ok(()));
     }
 }

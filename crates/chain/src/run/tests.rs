@@ -13,13 +13,15 @@ use cni::{
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
-use crate::call::plugins::Plugins;
+use crate::call::Plugins;
 use crate::chain::Chain;
+use crate::record::WhenBusy;
 use crate::record::attachments;
-use crate::run::tool_release::{Released, WhenBusy};
+use crate::run::release::Released;
 use crate::tests::{LinkedExample, attachment, config};
 
 mod after_an_add;
+mod unfinished;
 
 /// The answer to a command with a configuration: a result, nothing, or the code of an error.
 type Answer = fn(Command, &NetworkConfig) -> Result<Option<&'static str>, u64>;
@@ -83,6 +85,9 @@ impl LinkedPlugin for Fake {
         }
     }
 }
+
+/// More than any delegate of a test takes.
+const LONG: Duration = Duration::from_secs(60);
 
 const RESULT: &str = r#"{"ips":[{"address":"10.0.0.2/24"}],"x":1}"#;
 
@@ -148,7 +153,7 @@ impl Site {
     fn release(&self, reason: Option<&str>) -> Result<Released, Error> {
         let refuse = |_: Option<&_>| reason.map(str::to_owned);
         self.with("", |chain| {
-            chain.release(&attachment(), WhenBusy::Refuse, refuse)
+            chain.release(&attachment(), WhenBusy::Refuse, LONG, refuse)
         })
     }
 
@@ -247,63 +252,75 @@ fn gc_that_can_not_read_the_records_runs_no_delegate_and_says_so_once() {
     assert!(site.delegate.log().is_empty());
 }
 
-#[test]
-fn a_second_add_is_refused_unless_check_says_that_the_address_is_lost() {
-    let site = Site::new(WORKS);
-    site.add("").unwrap();
-    let error = site.add("").unwrap_err();
-    assert_eq!(error.code, code::ALREADY_ALLOCATED);
-    assert!(!error.details.contains("could not tell"), "{error:?}");
-    site.delegate.answers(FAILS);
-    let error = site.add("").unwrap_err();
-    assert_eq!(error.code, code::ALREADY_ALLOCATED);
-    assert!(error.details.contains("CHECK could not tell"), "{error:?}");
-    site.delegate.answers(|command, config| match command {
-        Command::Check => Err(code::NOT_RESERVED),
-        _ => WORKS(command, config),
-    });
-    site.add("").unwrap();
-    let commands = site.delegate.log().into_iter();
-    let commands: Vec<String> = commands
-        .map(|line| line.split(' ').next().unwrap().to_owned())
-        .collect();
-    assert_eq!(commands, ["ADD", "CHECK", "CHECK", "CHECK", "ADD"]);
+/// The commands that the delegate has got since the last look.
+fn commands(site: &Site) -> Vec<String> {
+    let log = site.delegate.log().into_iter();
+    log.map(|line| line.split(' ').next().unwrap().to_owned())
+        .collect()
 }
 
 #[test]
-fn del_gets_the_args_of_the_runtime_and_else_those_of_the_add() {
-    let mut site = Site::new(FAILS);
-    site.environment = site.environment.with("CNI_ARGS", "A=1");
+fn a_second_add_is_refused_as_long_as_the_network_namespace_may_be_there() {
+    let mut site = Site::new(WORKS);
+    let netns = site.folder.path().join("netns");
+    fs::write(&netns, "").unwrap();
+    site.environment = site.environment.with("CNI_NETNS", &netns);
     site.add("").unwrap();
-    site.delegate.log();
-    for (args, given) in [("B=2", "B=2"), ("", "A=1")] {
-        site.environment = site.environment.with("CNI_ARGS", args);
-        site.del("").unwrap_err();
-        assert_eq!(site.delegate.log(), [format!("DEL {given} {RESULT}")]);
-    }
+    let error = site.add("").unwrap_err();
+    assert_eq!(error.code, code::ALREADY_ALLOCATED);
+    assert_eq!(commands(&site), ["ADD"]);
+    fs::remove_file(&netns).unwrap();
+    site.add("").unwrap();
+    assert_eq!(commands(&site), ["DEL", "ADD"]);
+    // There was none at this ADD, so nobody can tell.
+    let error = site.add("").unwrap_err();
+    assert_eq!(error.code, code::ALREADY_ALLOCATED);
 }
 
 #[test]
-fn del_gets_the_addresses_of_the_record_if_the_runtime_gives_none() {
+fn an_add_after_a_del_that_has_failed_undoes_the_earlier_one_first() {
     let site = Site::new(FAILS);
     site.add("").unwrap();
+    site.del("").unwrap_err();
+    commands(&site);
+    let error = site.add("").unwrap_err();
+    assert_eq!(error.code, code::IO);
+    assert_eq!(commands(&site), ["DEL"]);
+    site.delegate.answers(WORKS);
+    site.add("").unwrap();
+    assert_eq!(commands(&site), ["DEL", "ADD"]);
+}
+
+#[test]
+fn del_uses_the_record_alone() {
+    let mut site = Site::new(FAILS);
+    site.environment = site.environment.with("CNI_ARGS", "A=1");
+    site.add(r#","vlan":1"#).unwrap();
     site.delegate.log();
-    let other = r#"{"ips":[{"address":"10.0.0.9/24"}]}"#;
-    for (given, gets) in [
-        ("", RESULT),
-        (
-            r#"{"ips":[],"y":2}"#,
-            r#"{"y":2,"ips":[{"address":"10.0.0.2/24"}],"x":1}"#,
-        ),
-        (other, other),
-    ] {
-        let keys = match given {
-            "" => String::new(),
-            given => format!(r#","prevResult":{given}"#),
-        };
-        site.del(&keys).unwrap_err();
-        assert_eq!(site.delegate.log(), [format!("DEL  {gets}")]);
-    }
+    site.environment = site.environment.with("CNI_ARGS", "B=2");
+    site.delegate.answers(|command, config| {
+        let text = String::from_utf8_lossy(config.as_bytes());
+        let is_recorded = text.contains(r#""vlan":1"#) && !text.contains("dataDir");
+        if is_recorded {
+            WORKS(command, config)
+        } else {
+            Err(code::IO)
+        }
+    });
+    let today = r#","vlan":2,"prevResult":{"ips":[{"address":"10.0.0.9/24"}]},
+        "ipam":{"delegates":["q"],"dataDir":"/elsewhere"}"#;
+    site.del(today).unwrap();
+    assert_eq!(site.delegate.log(), [format!("DEL A=1 {RESULT}")]);
+    assert!(!site.is_recorded());
+}
+
+#[test]
+fn del_without_a_recorded_result_gets_that_of_the_runtime() {
+    let site = Site::new(|_, _| Err(code::IO));
+    site.add("").unwrap_err();
+    site.delegate.log();
+    site.del(r#","prevResult":{"ips":[]}"#).unwrap_err();
+    assert_eq!(site.delegate.log(), [r#"DEL  {"ips":[]}"#]);
 }
 
 #[test]
@@ -349,37 +366,26 @@ fn a_failed_add_stays_recorded_only_if_it_may_hold_an_address() {
 }
 
 #[test]
-fn a_delegate_that_is_gone_does_not_stop_del_if_the_configuration_names_it_no_more() {
+fn a_record_stays_until_its_delegate_is_installed_again() {
     let mut site = Site::new(WORKS);
     site.add("").unwrap();
     site.is_installed = false;
-    let error = site.del("").unwrap_err();
+    let error = site.del(r#","ipam":{"delegates":["q"]}"#).unwrap_err();
     assert_eq!(error.code, code::DELEGATE_NOT_FOUND);
     assert!(site.is_recorded());
+    site.is_installed = true;
     site.del(r#","ipam":{"delegates":["q"]}"#).unwrap();
     assert!(!site.is_recorded());
 }
 
 #[test]
-fn del_that_fails_with_the_former_configuration_is_tried_with_todays_if_check_confirms_it() {
-    const FORMER: &str = r#","vlan":1,"ipam":{"delegates":["p"]}"#;
-    const TODAY: &str = r#","vlan":2,"ipam":{"delegates":["p"]}"#;
-    fn is_former(config: &NetworkConfig) -> bool {
-        String::from_utf8_lossy(config.as_bytes()).contains("\"vlan\":1")
-    }
-    let site = Site::new(|command, config| match command {
-        Command::Del if is_former(config) => Err(code::IO),
-        Command::Check => Err(code::NOT_RESERVED),
-        _ => WORKS(command, config),
+fn an_add_whose_outcome_is_unknown_stays_recorded_though_the_rollback_has_succeeded() {
+    let site = Site::new(|command, _| match command {
+        Command::Add => Err(code::UNKNOWN_OUTCOME),
+        _ => Ok(None),
     });
-    site.add(FORMER).unwrap();
-    let error = site.del(TODAY).unwrap_err();
-    assert_eq!(error.code, code::TRY_AGAIN_LATER);
+    site.add("").unwrap_err();
     assert!(site.is_recorded());
-    site.delegate.answers(|command, config| match command {
-        Command::Del if is_former(config) => Err(code::IO),
-        _ => WORKS(command, config),
-    });
-    site.del(TODAY).unwrap();
+    site.del("").unwrap();
     assert!(!site.is_recorded());
 }

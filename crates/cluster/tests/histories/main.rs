@@ -1,120 +1,143 @@
-//! Histories of concurrent calls on an engine in memory. The checker of the end-to-end tests
-//! verifies that no address is given twice, and that none is lost.
+//! Histories of concurrent calls on a store in memory. The checker of the end-to-end tests
+//! verifies that no address is given twice, and that none is lost. Needs nothing, takes seconds.
 
-mod adds;
-mod blocks;
-mod claims;
-mod definitions;
-mod interrupted;
 mod lost_answers;
-mod lost_blocks;
-mod memory_engine;
-mod reconciled;
-mod registrations;
+mod memory_store;
+mod restored;
+mod rules;
 mod traffic;
 
-use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::ops::Range;
 use std::thread;
-use std::time::Duration;
 
-use cluster::{Key, Node};
-use cni::Environment;
-use harness::{Address, History, Observation};
+use cluster::{Held, Node, Restored};
+use harness::{Address, Command, History, Observation, Outcome};
 
-use memory_engine::{Faults, Store};
-use traffic::{Caller, Traffic};
+use memory_store::{Cluster, Faults};
+use traffic::{Traffic, entries, node, pools_of};
 
-const NODES: usize = 4;
 const CALLERS: usize = 3;
 const CALLS: usize = 60;
 
-/// The nodes, each with folders below this one.
-fn nodes(folder: &std::path::Path) -> Vec<Node> {
-    (0..NODES)
-        .map(|number| Node {
-            name: format!("n{number}"),
-            is_named: true,
-            state_dir: folder.join(format!("{number}/state")),
-            cache_dir: folder.join(format!("{number}/cache")),
-            prefix: "/ipam".to_owned(),
-            endpoints: vec!["memory".to_owned()],
-            timeout: Duration::from_secs(10),
-        })
-        .collect()
+/// Nodes, of which the first two are machines with one name.
+fn nodes() -> Vec<Node> {
+    let twin = Node {
+        machine: Some("twin".to_owned()),
+        ..node("n0")
+    };
+    let others = (0..3).map(|i| node(&format!("n{i}")));
+    [twin].into_iter().chain(others).collect()
 }
 
-/// The addresses in the store with their holders, by both of their keys.
-fn observe(store: &Store, traffic: &Traffic<'_>) -> Observation {
-    let started = traffic.now();
-    let (mut addresses, mut index) = (Vec::new(), Vec::new());
-    for (key, value) in store.objects() {
-        let holder = cluster::Holder::parse(&value)
-            .map(|holder| format!("{}/{}:{}", holder.node, holder.container_id, holder.ifname));
-        let (Some(holder), address) = (holder, |pool: &str, ip| Address {
-            pool: pool.to_owned(),
-            ip,
-        }) else {
-            continue;
-        };
-        match key {
-            Key::Address(pool, ip) => addresses.push((address(&pool, ip), holder)),
-            Key::Held(held) => index.push((address(held.pool.as_str(), held.ip), holder)),
-            _ => {}
+/// Callers on all nodes add and delete containers with these numbers.
+fn run(traffic: &Traffic<'_>, nodes: &[Node], numbers: &Range<usize>) {
+    thread::scope(|scope| {
+        for node in nodes {
+            for caller in 0..CALLERS {
+                scope.spawn(move || traffic.run_caller(node, caller, numbers.clone()));
+            }
         }
+    });
+}
+
+/// A living container of a machine, its caller and its addresses.
+struct Living {
+    machine: String,
+    container: String,
+    caller: usize,
+    ips: Vec<IpAddr>,
+}
+
+/// The living containers, as records and runtimes know them.
+fn living(traffic: &Traffic<'_>) -> Vec<Living> {
+    let calls = traffic.calls();
+    let history = History::new(calls.clone(), Vec::new()).unwrap();
+    let living = history.living().into_iter().map(|attachment| {
+        let added = calls.iter().find_map(|call| match &call.command {
+            Command::Add(Outcome::Succeeded(added)) if call.attachment == attachment => Some(added),
+            _ => None,
+        });
+        let (_, container) = attachment.split_once('/').unwrap();
+        let container = container.trim_end_matches(":eth0");
+        let parts: Vec<&str> = container.split('.').collect();
+        Living {
+            machine: parts[0].to_owned(),
+            container: container.to_owned(),
+            caller: parts[1].parse().unwrap(),
+            ips: added.unwrap().iter().map(|address| address.ip).collect(),
+        }
+    });
+    living.collect()
+}
+
+/// GC on each node, without faults: a machine knows only its own containers.
+fn collect(cluster: &Cluster, traffic: &Traffic<'_>, nodes: &[Node]) {
+    let healthy = Traffic::new(cluster, Faults::default());
+    let living = living(traffic);
+    for node in nodes {
+        let own = living
+            .iter()
+            .filter(|one| Some(&one.machine) == node.machine.as_ref());
+        let own: Vec<String> = own.map(|one| one.container.clone()).collect();
+        healthy.gc(node, &own).unwrap();
     }
+}
+
+/// The addresses in the store with their holders.
+fn observe(cluster: &Cluster, traffic: &Traffic<'_>, sent_once: bool) -> Observation {
+    let started = traffic.now();
+    let address = |held: Held| {
+        let holder = held.holder?;
+        let address = Address {
+            pool: holder.pool,
+            ip: held.key.ip,
+        };
+        let attachment = format!("{}/{}:{}", holder.node, holder.container_id, holder.ifname);
+        Some((address, attachment))
+    };
     Observation {
         started,
         ended: traffic.now(),
-        addresses,
-        index: Some(index),
-        sent_once: true,
+        addresses: cluster
+            .addresses()
+            .into_iter()
+            .filter_map(address)
+            .collect(),
+        index: None,
+        sent_once,
         collected: false,
     }
 }
 
-/// Callers on all nodes add and delete containers while the engine has these faults. Then GC runs
+fn cluster_of_two_pools() -> Cluster {
+    let cluster = Cluster::default();
+    cluster.define("blue", r#"{"subnet":"10.0.0.0/27"}"#);
+    cluster.define("green", r#"{"subnet":"fd00::/124"}"#);
+    cluster
+}
+
+/// Callers on all nodes add and delete containers while the store has these faults. Then GC runs
 /// on each node without faults. Returns the violations.
-fn violations(faults: Faults, after: impl FnOnce(&Store)) -> Vec<String> {
-    let folder = tempfile::tempdir().unwrap();
-    let nodes = nodes(folder.path());
-    let store = Store::default();
-    for (pool, subnet) in [("blue", "10.0.0.0/27"), ("green", "fd00::/124")] {
-        let value = format!(r#"{{"subnet":"{subnet}"}}"#);
-        store.put(Key::Pool(pool.to_owned()), value.as_bytes());
-    }
-    let environment = Environment::default();
-    let traffic = Traffic::new(&store, faults);
-    thread::scope(|scope| {
-        for node in &nodes {
-            for number in 0..CALLERS {
-                let (traffic, environment) = (&traffic, &environment);
-                scope.spawn(move || {
-                    Caller::new(traffic, node, environment, number).call(CALLS);
-                });
-            }
-        }
-    });
-    store.settle();
-    after(&store);
-    let before = observe(&store, &traffic);
-    let calls = traffic.calls();
-    let history = History::new(calls.clone(), Vec::new()).unwrap();
-    let mut valid: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for attachment in history.living() {
-        let (node, container) = attachment.split_once('/').unwrap();
-        let container = container.trim_end_matches(":eth0").to_owned();
-        valid.entry(node).or_default().push(container);
-    }
-    for node in &nodes {
-        let living = valid.remove(node.name.as_str()).unwrap_or_default();
-        traffic.collect(node, &environment, &living);
-    }
-    let mut collected = observe(&store, &traffic);
+fn violations(faults: Faults, after: impl FnOnce(&Cluster)) -> Vec<String> {
+    let cluster = cluster_of_two_pools();
+    let traffic = Traffic::new(&cluster, faults);
+    run(&traffic, &nodes(), &(0..CALLS));
+    cluster.settle();
+    after(&cluster);
+    judged(&cluster, &traffic, faults.lost_answers + faults.late == 0)
+}
+
+/// Runs GC, and returns the violations of all calls and of the state before and after GC.
+fn judged(cluster: &Cluster, traffic: &Traffic<'_>, sent_once: bool) -> Vec<String> {
+    let before = observe(cluster, traffic, sent_once);
+    collect(cluster, traffic, &nodes());
+    let mut collected = observe(cluster, traffic, sent_once);
     collected.collected = true;
+    let history = History::new(traffic.calls(), vec![before, collected]).unwrap();
     let (succeeded, all) = history.adds();
     assert!(succeeded > all / 4, "{succeeded} of {all} ADDs succeeded");
-    let judged = History::new(calls, vec![before, collected]).unwrap();
-    let violations = judged.violations();
+    let violations = history.violations();
     violations.iter().map(ToString::to_string).collect()
 }
 
@@ -136,65 +159,40 @@ fn lost_requests_and_answers_give_no_address_twice_and_lose_none() {
 }
 
 #[test]
-fn an_address_that_the_engine_loses_is_found() {
-    let found = violations(Faults::default(), |store| {
-        let address = store.objects().into_iter();
-        let mut address = address.filter(|(key, _)| matches!(key, Key::Address(..)));
-        store.delete(&address.next().unwrap().0);
+fn an_address_that_the_store_loses_is_found() {
+    let found = violations(Faults::default(), |cluster| {
+        let addresses = cluster.addresses();
+        cluster.lose(&addresses[0].key);
     });
     assert!(!found.is_empty());
 }
 
-/// A store with the pool `blue`, which has five addresses.
-fn store_of_blue() -> Store {
-    let store = Store::default();
-    store.put(Key::Pool("blue".to_owned()), br#"{"subnet":"10.0.0.0/29"}"#);
-    store
-}
-
+/// The engine is set back between calls. What it has and nobody uses is collected, and then the records
+/// claim again.
 #[test]
-fn an_engine_of_an_older_state_gives_nothing_before_its_nodes_are_reconciled() {
-    let folder = tempfile::tempdir().unwrap();
-    let nodes = nodes(folder.path());
-    let store = store_of_blue();
-    let environment = Environment::default();
-    let traffic = Traffic::new(&store, Faults::default());
-    let caller = |node| Caller::new(&traffic, node, &environment, 0);
-    assert!(caller(&nodes[0]).add("a", &["blue"]).is_ok());
-    let older = store.snapshot();
-    let given = caller(&nodes[0]).add("b", &["blue"]).unwrap();
-    store.restore(older);
-    let refused = caller(&nodes[0]).add("c", &["blue"]).unwrap_err();
-    assert!(refused.msg.contains("was restored"), "{refused}");
-    // The mark of one node holds back all nodes.
-    let refused = caller(&nodes[1]).add("d", &["blue"]).unwrap_err();
-    assert!(refused.msg.contains("ipamctl reconcile: n0"), "{refused}");
-    // After the node has claimed its address again, addresses are given.
-    traffic.reconcile(&nodes[0], &environment, "b", "blue", given[0]);
-    let next = caller(&nodes[1]).add("d", &["blue"]).unwrap();
-    assert_ne!(next, given);
-}
-
-#[test]
-fn of_two_machines_with_one_name_only_one_gives_addresses() {
-    let folder = tempfile::tempdir().unwrap();
-    let nodes = nodes(folder.path());
-    let store = store_of_blue();
-    let environment = Environment::default();
-    let traffic = Traffic::new(&store, Faults::default());
-    assert!(
-        Caller::new(&traffic, &nodes[0], &environment, 0)
-            .add("a", &["blue"])
-            .is_ok()
-    );
-    let impostor = Node {
-        name: nodes[0].name.clone(),
-        ..nodes[1].clone()
-    };
-    let caller = Caller::new(&traffic, &impostor, &environment, 1);
-    let refused = caller.add("b", &["blue"]).unwrap_err();
-    assert_eq!(refused.code, cni::code::INVALID_CONFIG, "{refused}");
-    let before = store.objects();
-    assert!(traffic.try_collect(&impostor, &environment, &[]).is_err());
-    assert_eq!(store.objects(), before);
+fn an_older_state_gives_no_address_twice_and_loses_none_if_the_records_claim_again() {
+    let cluster = cluster_of_two_pools();
+    let traffic = Traffic::new(&cluster, Faults::default());
+    let nodes = nodes();
+    run(&traffic, &nodes, &(0..CALLS / 3));
+    let older = cluster.snapshot();
+    run(&traffic, &nodes, &(CALLS / 3..CALLS / 3 * 2));
+    cluster.restore(older);
+    collect(&cluster, &traffic, &nodes);
+    for one in living(&traffic) {
+        let mut machines = nodes.iter();
+        let node = machines.find(|node| node.machine.as_ref() == Some(&one.machine));
+        let pools = entries(pools_of(one.caller));
+        let claimed =
+            restored::reconcile(&cluster, node.unwrap(), &one.container, &pools, &one.ips);
+        let is_kept = |restored: &Restored| !matches!(restored, Restored::Taken(_));
+        assert!(
+            claimed.iter().all(is_kept),
+            "{}: {claimed:?}",
+            one.container
+        );
+    }
+    run(&traffic, &nodes, &(CALLS / 3 * 2..CALLS));
+    let found = judged(&cluster, &traffic, true);
+    assert!(found.is_empty(), "{found:#?}");
 }

@@ -1,34 +1,26 @@
 //! Callers on the nodes of a cluster. They add and delete containers, and record the answers.
 
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cluster::restore::{clear_mark, mark, reconcile_address};
-use cluster::{DefinedPools, HeldKey, Identity, Node, address};
-use cni::{Attachment, Call, Environment, Error, NetworkConfig};
+use cluster::Node;
+use cni::{Attachment, Call, Environment, Error, IpConfig, NetworkConfig};
 use fastrand::Rng;
 use harness::{Address, Command, Operation, Outcome};
 use serde_json::{Value, json};
 
-use super::memory_engine::{Faults, MemoryEngine, Store};
+use super::memory_store::{Cluster, Faults, MemoryStore};
 
 /// The calls of all callers.
 pub(crate) struct Traffic<'a> {
-    store: &'a Store,
+    cluster: &'a Cluster,
     faults: Faults,
     started: Instant,
     calls: Mutex<Vec<Operation>>,
     seed: AtomicU64,
-}
-
-/// A caller on a node.
-pub(crate) struct Caller<'a> {
-    traffic: &'a Traffic<'a>,
-    node: &'a Node,
-    environment: &'a Environment,
-    number: usize,
 }
 
 /// `eth0` of a container.
@@ -49,10 +41,31 @@ pub(crate) fn call<'a>(environment: &'a Environment, keys: &Value) -> Call<'a> {
     Call::new(config, environment)
 }
 
+/// The pools of a caller.
+pub(crate) fn pools_of(caller: usize) -> &'static [&'static str] {
+    match caller.is_multiple_of(2) {
+        true => &["blue"],
+        false => &["blue", "green"],
+    }
+}
+
+/// The entries of `prevResult.pools` for pools with these names.
+pub(crate) fn entries(pools: &[&str]) -> Value {
+    pools.iter().map(|name| json!({"name": name})).collect()
+}
+
+/// A node with this name, on the machine of the same name.
+pub(crate) fn node(name: &str) -> Node {
+    Node {
+        name: name.to_owned(),
+        machine: Some(format!("machine-of-{name}")),
+    }
+}
+
 impl<'a> Traffic<'a> {
-    pub(crate) fn new(store: &'a Store, faults: Faults) -> Self {
+    pub(crate) fn new(cluster: &'a Cluster, faults: Faults) -> Self {
         Self {
-            store,
+            cluster,
             faults,
             started: Instant::now(),
             calls: Mutex::default(),
@@ -70,120 +83,83 @@ impl<'a> Traffic<'a> {
         self.calls.lock().unwrap().clone()
     }
 
-    fn engine(&self, faults: Faults) -> MemoryEngine<'a> {
+    fn store(&self) -> MemoryStore<'a> {
         let seed = self.seed.fetch_add(1, Ordering::Relaxed);
-        MemoryEngine::new(self.store, faults, seed)
-    }
-
-    /// GC on a node, with these containers as the valid ones.
-    pub(crate) fn try_collect(
-        &self,
-        node: &Node,
-        environment: &Environment,
-        valid: &[String],
-    ) -> Result<(), Error> {
-        let valid = valid.iter();
-        let valid = valid.map(|id| json!({"containerID": id, "ifname": "eth0"}));
-        let keys = json!({"cni.dev/valid-attachments": valid.collect::<Value>()});
-        let call = call(environment, &keys);
-        address::gc(&mut self.engine(Faults::default()), node, &call)
-    }
-
-    /// As [`Self::try_collect`], but panics if GC fails.
-    pub(crate) fn collect(&self, node: &Node, environment: &Environment, valid: &[String]) {
-        self.try_collect(node, environment, valid).unwrap();
-    }
-
-    /// Claims this address of a node again, and clears the node's mark.
-    pub(crate) fn reconcile(
-        &self,
-        node: &Node,
-        environment: &Environment,
-        container: &str,
-        pool: &str,
-        ip: IpAddr,
-    ) {
-        let engine = &mut self.engine(Faults::default());
-        let mut identity = Identity::of(node, environment, engine).unwrap();
-        let held = HeldKey {
-            node: node.name.clone(),
-            network: "net".parse().unwrap(),
-            attachment: attachment(container),
-            pool: pool.parse().unwrap(),
-            ip,
-        };
-        let pools = &mut DefinedPools::read(engine).unwrap();
-        reconcile_address(engine, &mut identity, pools, &held, || true).unwrap();
-        let mark = mark(engine, &node.name).unwrap().unwrap();
-        assert!(clear_mark(engine, &mark).unwrap());
-    }
-}
-
-impl<'a> Caller<'a> {
-    pub(crate) fn new(
-        traffic: &'a Traffic<'a>,
-        node: &'a Node,
-        environment: &'a Environment,
-        number: usize,
-    ) -> Self {
-        Self {
-            traffic,
-            node,
-            environment,
-            number,
-        }
+        self.cluster.store(self.faults, seed)
     }
 
     /// ADD. Returns the addresses.
-    pub(crate) fn add(&self, container: &str, pools: &[&str]) -> Result<Vec<IpAddr>, Error> {
-        let pools: Value = pools.iter().map(|name| json!({"name": name})).collect();
+    pub(crate) fn add(
+        &self,
+        node: &Node,
+        container: &str,
+        pools: &Value,
+    ) -> Result<Vec<IpAddr>, Error> {
+        let environment = Environment::default();
         let result = json!({"cniVersion": "1.1.0", "ips": [], "pools": pools});
-        let call = call(self.environment, &json!({"prevResult": result}));
-        let engine = &mut self.traffic.engine(self.traffic.faults);
-        let result = address::add(engine, self.node, &attachment(container), &call)?;
-        Ok(result.ips.iter().map(cni::IpConfig::ip).collect())
+        let call = call(&environment, &json!({"prevResult": result}));
+        let result = cluster::add(&mut self.store(), node, &attachment(container), &call)?;
+        Ok(result.ips.iter().map(IpConfig::ip).collect())
     }
 
-    fn del(&self, container: &str) -> Result<(), Error> {
-        let call = call(self.environment, &json!({}));
-        let engine = &mut self.traffic.engine(self.traffic.faults);
-        address::del(engine, self.node, &attachment(container), &call)
+    /// DEL, with these keys of the configuration.
+    pub(crate) fn del(&self, node: &Node, container: &str, keys: &Value) -> Result<(), Error> {
+        let environment = Environment::default();
+        let call = call(&environment, keys);
+        cluster::del(&mut self.store(), node, &attachment(container), &call)
     }
 
-    /// Runs this number of ADDs. After most of them, DEL is tried up to three times.
-    pub(crate) fn call(&self, number: usize) {
-        let mut random = Rng::with_seed(self.number as u64);
-        let pools: &[&str] = match self.number % 2 {
-            0 => &["blue"],
-            _ => &["blue", "green"],
-        };
-        for i in 0..number {
-            let container = format!("c{}-{i}", self.number);
-            let started = self.traffic.now();
-            let outcome = match self.add(&container, pools) {
-                Err(_) => Outcome::Open,
-                Ok(ips) => Outcome::Succeeded(
-                    (pools.iter().zip(ips))
-                        .map(|(pool, ip)| Address {
-                            pool: (*pool).to_owned(),
-                            ip,
-                        })
-                        .collect(),
-                ),
+    /// GC, with these containers as the valid ones.
+    pub(crate) fn gc(&self, node: &Node, valid: &[String]) -> Result<(), Error> {
+        let environment = Environment::default();
+        let valid = valid.iter();
+        let valid = valid.map(|id| json!({"containerID": id, "ifname": "eth0"}));
+        let keys = json!({"cni.dev/valid-attachments": valid.collect::<Value>()});
+        cluster::gc(&mut self.store(), node, &call(&environment, &keys))
+    }
+
+    /// A caller's ADDs with these numbers. After most of them, DEL is tried up to three times, with
+    /// and without `prevResult`.
+    pub(crate) fn run_caller(&self, node: &Node, caller: usize, numbers: Range<usize>) {
+        let mut random = Rng::with_seed(caller as u64);
+        let pools = pools_of(caller);
+        let entries = entries(pools);
+        let last = numbers.end - 1;
+        for i in numbers {
+            let machine = node.machine.as_ref().unwrap();
+            let container = format!("{machine}.{caller}.{i}");
+            let started = self.now();
+            let added = self.add(node, &container, &entries);
+            let ips = added.as_deref().unwrap_or_default().to_vec();
+            let address = |(pool, ip): (&&str, &IpAddr)| Address {
+                pool: (*pool).to_owned(),
+                ip: *ip,
             };
-            self.push(&container, started, Command::Add(outcome));
+            let outcome = match added {
+                Err(_) => Outcome::Open,
+                Ok(ips) => Outcome::Succeeded(pools.iter().zip(&ips).map(address).collect()),
+            };
+            self.push(node, &container, started, Command::Add(outcome));
             // The last container stays; some are lost without a DEL.
-            if i + 1 == number || random.u8(..100) == 0 {
+            if i == last || random.u8(..100) == 0 {
                 continue;
             }
+            let keys = match random.bool() {
+                true => json!({}),
+                false => {
+                    let ips = ips.iter().map(|ip| json!({"address": format!("{ip}/24")}));
+                    let ips: Value = ips.collect();
+                    json!({"prevResult": {"cniVersion": "1.1.0", "ips": ips, "pools": entries}})
+                }
+            };
             for _ in 0..3 {
-                let started = self.traffic.now();
-                let outcome = match self.del(&container) {
+                let started = self.now();
+                let outcome = match self.del(node, &container, &keys) {
                     Ok(()) => Outcome::Succeeded(()),
                     Err(_) => Outcome::Open,
                 };
                 let is_done = outcome != Outcome::Open;
-                self.push(&container, started, Command::Del(outcome));
+                self.push(node, &container, started, Command::Del(outcome));
                 if is_done {
                     break;
                 }
@@ -191,11 +167,11 @@ impl<'a> Caller<'a> {
         }
     }
 
-    fn push(&self, container: &str, started: Duration, command: Command) {
-        self.traffic.calls.lock().unwrap().push(Operation {
-            attachment: format!("{}/{container}:eth0", self.node.name),
+    fn push(&self, node: &Node, container: &str, started: Duration, command: Command) {
+        self.calls.lock().unwrap().push(Operation {
+            attachment: format!("{}/{container}:eth0", node.name),
             started,
-            ended: self.traffic.now(),
+            ended: self.now(),
             command,
         });
     }

@@ -1,6 +1,7 @@
 //! Dispatches Docker's calls to the drivers, by their paths.
 
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use serde_json::{Value, json};
 
@@ -9,7 +10,12 @@ use crate::http::body::decode;
 use crate::http::refusal::Refusal;
 use crate::ipam::ipam_driver::IpamDriver;
 use crate::network::network_driver::NetworkDriver;
-use crate::state::pool::{GLOBAL, LOCAL};
+
+/// The address space of networks that only this node has.
+const LOCAL: &str = "ipam-delegated-local";
+
+/// The address space of networks that span nodes.
+const GLOBAL: &str = "ipam-delegated-global";
 
 /// The drivers.
 #[derive(Clone)]
@@ -18,6 +24,8 @@ pub(crate) struct Drivers {
     pub(crate) ipam: Arc<IpamDriver>,
     /// Networks.
     pub(crate) networks: Arc<NetworkDriver>,
+    /// Gets a message when Docker is to be asked soon what it has.
+    pub(crate) due: SyncSender<()>,
 }
 
 impl Drivers {
@@ -28,32 +36,30 @@ impl Drivers {
     /// The path is unknown, the body can't be decoded, or the call can't be done.
     pub(crate) fn answer(&self, path: &str, body: &str) -> Result<Answer, Refusal> {
         let (ipam, networks) = (&self.ipam, &self.networks);
-        let is_of_network = path.starts_with("/NetworkDriver.");
-        let _turn = is_of_network.then(|| networks.turns.take());
         Ok(match path {
             "/Plugin.Activate" => {
                 Answer::of(&json!({"Implements": ["IpamDriver", "NetworkDriver"]}))
             }
+            // With a MAC address of Docker's choice for each start, neighbours would keep the old
+            // one for half a minute.
             "/IpamDriver.GetCapabilities" => {
-                // A new dockerd may have started, which doesn't know what the last one had.
-                ipam.compare();
-                // The MAC address is a fact: chains can choose a pool by it.
-                Answer::of(&json!({"RequiresMACAddress": true, "RequiresRequestReplay": false}))
+                Answer::of(&json!({"RequiresMACAddress": false, "RequiresRequestReplay": false}))
             }
             "/IpamDriver.GetDefaultAddressSpaces" => Answer::of(
                 &json!({"LocalDefaultAddressSpace": LOCAL, "GlobalDefaultAddressSpace": GLOBAL}),
             ),
             "/IpamDriver.RequestPool" => ipam.request_pool(decode(body)?)?,
-            "/IpamDriver.ReleasePool" => ipam.release_pool(&decode(body)?)?,
+            "/IpamDriver.ReleasePool" => {
+                // If a message waits already, that is enough.
+                let _ = self.due.try_send(());
+                ipam.release_pool(&decode(body)?)?
+            }
             "/IpamDriver.RequestAddress" => ipam.request_address(&decode(body)?)?,
             // The second is misspelt in Docker's documentation.
             "/IpamDriver.ReleaseAddress" | "/IpamDriver.RleaseAddress" => {
                 ipam.release_address(&decode(body)?)?
             }
             "/NetworkDriver.GetCapabilities" => {
-                // A dockerd that starts calls it, and so does swarm mode.
-                networks.collect();
-                ipam.compare();
                 Answer::of(&json!({"Scope": "local", "ConnectivityScope": "local"}))
             }
             // Networks of this driver are local to the node: there is nothing to discover.
@@ -62,8 +68,8 @@ impl Drivers {
                 Answer::nothing()
             }
             "/NetworkDriver.CreateNetwork" => networks.create_network(decode(body)?)?,
-            "/NetworkDriver.DeleteNetwork" => networks.delete_network(decode(body)?)?,
-            "/NetworkDriver.CreateEndpoint" => networks.create_endpoint(decode(body)?)?,
+            "/NetworkDriver.DeleteNetwork" => networks.delete_network(&decode(body)?)?,
+            "/NetworkDriver.CreateEndpoint" => networks.create_endpoint(&decode(body)?)?,
             "/NetworkDriver.DeleteEndpoint" => networks.delete_endpoint(&decode(body)?)?,
             "/NetworkDriver.EndpointOperInfo" => networks.endpoint_info(&decode(body)?)?,
             "/NetworkDriver.Join" => networks.join(&decode(body)?)?,

@@ -1,9 +1,7 @@
 //! Answers of Docker's API (version 1.24 and later), as far as they are needed.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
-use std::net::IpAddr;
-use std::str::FromStr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use ipam::IpNet;
 use serde::Deserialize;
@@ -21,19 +19,18 @@ pub(crate) struct Listed {
 pub(crate) struct Network {
     #[serde(default)]
     pub(crate) id: String,
-    pub(crate) name: String,
-    #[serde(rename = "IPAM", default)]
+    #[serde(rename = "IPAM")]
     pub(crate) ipam: Ipam,
     #[serde(default)]
     pub(crate) containers: BTreeMap<String, Endpoint>,
-    /// True if Docker has lost the network, with live-restore: only a container names it.
-    #[serde(skip)]
-    pub(crate) is_lost: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
+#[serde(rename_all = "PascalCase")]
 pub(crate) struct Ipam {
+    /// Name of the IPAM driver.
+    pub(crate) driver: String,
+    #[serde(default)]
     pub(crate) config: Vec<IpamConfig>,
 }
 
@@ -50,8 +47,6 @@ pub(crate) struct IpamConfig {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(crate) struct Endpoint {
-    /// Name of the container; only the network shows it.
-    pub(crate) name: String,
     /// ID of the network; only the container shows it.
     #[serde(rename = "NetworkID")]
     pub(crate) network_id: String,
@@ -67,7 +62,6 @@ pub(crate) struct Endpoint {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(crate) struct Running {
-    pub(crate) names: Vec<String>,
     pub(crate) network_settings: NetworkSettings,
 }
 
@@ -78,8 +72,8 @@ pub(crate) struct NetworkSettings {
     pub(crate) networks: BTreeMap<String, Endpoint>,
 }
 
-/// A subnet; `None` for an empty text. Docker shows it as the user gave it, also with host bits:
-/// `10.88.0.1/16`.
+/// A subnet; `None` for an empty text. Docker shows it as the user gave it, also with host bits or
+/// leading zeros: `10.88.0.1/016`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Subnet(pub(crate) Option<IpNet>);
@@ -88,9 +82,24 @@ impl TryFrom<String> for Subnet {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let subnet: Option<IpNet> = parsed(&text, &text)?;
-        Ok(Self(subnet.map(|subnet| subnet.trunc())))
+        if text.is_empty() {
+            return Ok(Self(None));
+        }
+        let subnet = read_subnet(&text);
+        Ok(Self(Some(subnet.ok_or(format!("{text:?} is no subnet"))?)))
     }
+}
+
+fn read_subnet(text: &str) -> Option<IpNet> {
+    let (ip, prefix) = text.split_once('/')?;
+    let (ip, prefix) = (read_address(ip)?, prefix.parse::<u8>().ok()?);
+    let is_mapped = ip.is_ipv4() && text.contains(':');
+    let prefix = if is_mapped {
+        prefix.checked_sub(96)?
+    } else {
+        prefix
+    };
+    Some(IpNet::new(ip, prefix).ok()?.trunc())
 }
 
 /// An address, `10.0.0.2/16` or `10.0.0.2`; `None` for an empty text.
@@ -102,18 +111,26 @@ impl TryFrom<String> for Address {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let ip = text.split('/').next().unwrap_or_default();
-        parsed(&text, ip).map(Self)
+        if text.is_empty() {
+            return Ok(Self(None));
+        }
+        let ip = read_address(text.split('/').next().unwrap_or_default());
+        Ok(Self(Some(ip.ok_or(format!("{text:?} is no address"))?)))
     }
 }
 
-/// A part of a text as a value; `None` if the text is empty.
-fn parsed<T: FromStr<Err: Display>>(text: &str, part: &str) -> Result<Option<T>, String> {
-    if text.is_empty() {
-        return Ok(None);
+/// Reads an address. An IPv4 address may be written as IPv6 (`::ffff:10.0.0.2`), and with leading
+/// zeros, as old versions of Docker take it.
+fn read_address(text: &str) -> Option<IpAddr> {
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Some(ip.to_canonical());
     }
-    let value = part.parse().map_err(|error| format!("{text:?}: {error}"))?;
-    Ok(Some(value))
+    let bytes: Vec<u8> = text
+        .split('.')
+        .map(|part| part.parse().ok())
+        .collect::<Option<_>>()?;
+    let bytes: [u8; 4] = bytes.try_into().ok()?;
+    Some(Ipv4Addr::from(bytes).into())
 }
 
 impl Network {
@@ -125,26 +142,6 @@ impl Network {
             aux.chain([&config.gateway]).filter_map(|ip| ip.0).collect()
         };
         configs.flat_map(of_config)
-    }
-
-    /// True if an endpoint, or without one the network itself, has this address.
-    pub(crate) fn has(&self, endpoint: Option<&Endpoint>, ip: IpAddr) -> bool {
-        match endpoint {
-            Some(endpoint) => endpoint.ips().any(|other| other == ip),
-            None => self.ips().any(|other| other == ip),
-        }
-    }
-
-    /// True if this is a subnet of the network.
-    pub(crate) fn has_subnet(&self, subnet: IpNet) -> bool {
-        let mut configs = self.ipam.config.iter();
-        configs.any(|config| config.subnet.0 == Some(subnet))
-    }
-
-    /// True if one of its containers has an address in this subnet.
-    pub(crate) fn has_address_in(&self, subnet: IpNet) -> bool {
-        let mut ips = self.containers.values().flat_map(Endpoint::ips);
-        ips.any(|ip| subnet.contains(&ip))
     }
 }
 

@@ -12,34 +12,27 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde_json::Value;
 
-/// The longest wait for a whole answer.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// The largest answer: a network of Docker's with 60,000 containers has 20 MB.
 const LARGEST: usize = 256 << 20;
 
 /// Number of headers that an answer may have.
 const HEADERS: usize = 64;
 
-/// Calls, and returns the JSON of the answer.
+/// Gets the JSON at a path.
 ///
 /// # Errors
 ///
-/// Nobody answers on the socket; the answer is an error, or no JSON.
-pub(crate) fn call(socket: &Path, method: &str, path: &str, body: &str) -> Result<Value> {
-    let answer = answer(socket, method, path, body);
+/// Nobody answers on the socket in time; the answer is an error, or no JSON.
+pub(crate) fn get(socket: &Path, path: &str, deadline: Instant) -> Result<Value> {
+    let answer = answer(socket, path, deadline);
     answer.with_context(|| format!("{}: {path}", socket.display()))
 }
 
-fn answer(socket: &Path, method: &str, path: &str, body: &str) -> Result<Value> {
+fn answer(socket: &Path, path: &str, deadline: Instant) -> Result<Value> {
     let mut stream = connected(socket)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let length = body.len();
-    let request = format!(
-        "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}"
-    );
-    stream.write_all(request.as_bytes())?;
-    let bytes = read(stream)?;
+    stream.set_write_timeout(Some(left_until(deadline)?))?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+    let bytes = read(stream, deadline)?;
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut response = httparse::Response::new(&mut headers);
     let httparse::Status::Complete(end) = response.parse(&bytes)? else {
@@ -63,14 +56,11 @@ fn connected(path: &Path) -> Result<UnixStream> {
 }
 
 /// Reads to the end of the connection.
-fn read(mut stream: UnixStream) -> Result<Vec<u8>> {
-    let deadline = Instant::now() + PATIENCE;
+fn read(mut stream: UnixStream, deadline: Instant) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut part = vec![0; 64 << 10];
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        ensure!(!left.is_zero(), "no answer in 30 seconds");
-        stream.set_read_timeout(Some(left))?;
+        stream.set_read_timeout(Some(left_until(deadline)?))?;
         match stream.read(&mut part) {
             Ok(0) => return Ok(bytes),
             Ok(read) => bytes.extend_from_slice(&part[..read]),
@@ -80,6 +70,12 @@ fn read(mut stream: UnixStream) -> Result<Vec<u8>> {
         }
         ensure!(bytes.len() <= LARGEST, "the answer is larger than 256 MiB");
     }
+}
+
+fn left_until(deadline: Instant) -> Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    ensure!(!left.is_zero(), "no answer in time");
+    Ok(left)
 }
 
 #[cfg(test)]
@@ -106,7 +102,12 @@ mod tests {
                 );
                 stream.write_all(answer.as_bytes()).unwrap();
             });
-            call(&socket, "GET", "/networks", "").map_err(|error| format!("{error:#}"))
+            get(
+                &socket,
+                "/networks",
+                Instant::now() + Duration::from_secs(20),
+            )
+            .map_err(|error| format!("{error:#}"))
         })
     }
 

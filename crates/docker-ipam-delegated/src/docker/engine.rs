@@ -1,111 +1,128 @@
-//! Docker's networks, and the containers that use their addresses.
+//! Docker's whole answer, and the judgement by it of what Docker has lost.
+//!
+//! This is the only place where an answer of Docker's becomes a release.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use ipam::IpNet;
 use serde::de::DeserializeOwned;
 
 use crate::docker::answers::{Endpoint, Listed, Network, Running};
-use crate::docker::api::call;
+use crate::docker::api::get as get_json;
 use crate::go_json::without_nulls;
+use crate::records::Purpose;
 
-/// Docker's whole answer: the networks that it lists, and then those that it has lost, with
-/// live-restore, each with one container that runs in it.
+/// Docker's whole answer.
 #[derive(Debug, Default)]
-pub struct Engine(Vec<Network>);
-
-/// The user of an address or an endpoint, by Docker's names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct User {
-    /// The network.
-    pub network: String,
-    /// The container; `None` if the network itself has it.
-    pub container: Option<String>,
+pub(crate) struct Engine {
+    /// The networks whose addresses this daemon gives.
+    networks: Vec<Network>,
+    /// The IDs of all networks.
+    network_ids: BTreeSet<String>,
+    /// The IDs of all endpoints, of networks and of running containers.
+    endpoint_ids: BTreeSet<String>,
+    /// Addresses of containers, as the networks or the containers list them. Those in networks of
+    /// other IPAM drivers are not among them.
+    ips: BTreeSet<IpAddr>,
+    /// The addresses of running containers in networks that Docker has lost (live-restore).
+    ips_of_lost: BTreeSet<IpAddr>,
 }
 
 impl Engine {
-    /// Asks Docker on this socket.
+    /// Asks Docker on this socket; `driver` is the name of this daemon as an IPAM driver.
     ///
     /// # Errors
     ///
-    /// Docker doesn't answer, or not as expected, or a part of the answer is missing.
-    pub fn ask(socket: &Path) -> Result<Self> {
-        let listed: Vec<Listed> = get(socket, "/networks")?;
+    /// Docker doesn't answer in this time, or not as expected, or a part of the answer is missing.
+    pub(crate) fn ask(socket: &Path, driver: &str, at_most: Duration) -> Result<Self> {
+        let deadline = Instant::now() + at_most;
+        let listed: Vec<Listed> = get(socket, "/networks", deadline)?;
         let mut networks = Vec::new();
         for Listed { id } in listed {
             // A network that is removed meanwhile is an error: what it had isn't lost yet.
-            let network: Network = get(socket, &format!("/networks/{id}"))?;
+            let network: Network = get(socket, &format!("/networks/{id}"), deadline)?;
             networks.push(Network { id, ..network });
         }
-        let running: Vec<Running> = get(socket, "/containers/json")?;
-        Ok(Self::new(networks, running))
+        let running: Vec<Running> = get(socket, "/containers/json", deadline)?;
+        Ok(Self::new(driver, networks, &running))
     }
 
-    pub(crate) fn new(mut networks: Vec<Network>, running: Vec<Running>) -> Self {
-        let ids = networks.iter().map(|network| network.id.clone());
-        let listed: BTreeSet<String> = ids.collect();
-        for container in running {
-            let container_name = container.names.first();
-            let container_name = container_name.map_or("", |name| name.trim_start_matches('/'));
-            for (name, mut endpoint) in container.network_settings.networks {
-                // A listed network's answer names its containers.
-                if !listed.contains(&endpoint.network_id) {
-                    endpoint.name = container_name.to_owned();
-                    networks.push(Network {
-                        id: endpoint.network_id.clone(),
-                        name,
-                        containers: [(String::new(), endpoint)].into(),
-                        is_lost: true,
-                        ..Network::default()
-                    });
-                }
+    pub(crate) fn new(driver: &str, networks: Vec<Network>, running: &[Running]) -> Self {
+        let mut all = Self::default();
+        let mut of_others = BTreeSet::new();
+        for network in networks {
+            all.network_ids.insert(network.id.clone());
+            let endpoints = network.containers.values();
+            let ids = endpoints.map(|endpoint| endpoint.endpoint_id.clone());
+            all.endpoint_ids.extend(ids);
+            if network.ipam.driver == driver {
+                let endpoints = network.containers.values();
+                all.ips.extend(endpoints.flat_map(Endpoint::ips));
+                all.networks.push(network);
+            } else {
+                of_others.insert(network.id);
             }
         }
-        Self(networks)
-    }
-
-    /// True if every network that has this subnet names a gateway. A lost network doesn't.
-    pub(crate) fn names_gateways(&self, subnet: IpNet) -> bool {
-        let mut lost = self.0.iter().filter(|network| network.is_lost);
-        if lost.any(|network| network.has_address_in(subnet)) {
-            return false;
+        let lists = running.iter().map(|one| &one.network_settings.networks);
+        for endpoint in lists.flat_map(|networks| networks.values()) {
+            all.endpoint_ids.insert(endpoint.endpoint_id.clone());
+            if of_others.contains(&endpoint.network_id) {
+                continue;
+            }
+            all.ips.extend(endpoint.ips());
+            if !all.network_ids.contains(&endpoint.network_id) {
+                all.ips_of_lost.extend(endpoint.ips());
+            }
         }
-        let mut configs = self.0.iter().flat_map(|network| &network.ipam.config);
-        configs.all(|config| config.subnet.0 != Some(subnet) || config.gateway.0.is_some())
+        all
     }
 
-    /// All addresses in the answer: of containers, gateways and auxiliary ones.
-    pub fn addresses(&self) -> BTreeSet<IpAddr> {
-        let networks = self.0.iter();
-        let ips = networks.flat_map(|network| {
-            let endpoints = network.containers.values();
-            network.ips().chain(endpoints.flat_map(Endpoint::ips))
-        });
-        ips.collect()
+    /// True if no part of the answer names a reserved address of a pool of this subnet.
+    pub(crate) fn has_lost(&self, purpose: Purpose, subnet: IpNet, ip: IpAddr) -> bool {
+        // A lost network shows neither its subnet nor its gateway, and its containers need both.
+        let is_of_lost_network = self.ips_of_lost.iter().any(|ip| subnet.contains(ip));
+        let networks = &self.networks;
+        let mut configs = networks.iter().flat_map(|network| &network.ipam.config);
+        match purpose {
+            Purpose::Container => {
+                let mut own = networks.iter().flat_map(Network::ips);
+                !self.ips.contains(&ip) && !own.any(|own| own == ip)
+            }
+            Purpose::Subnet => {
+                let is_named = configs.any(|config| config.subnet.0 == Some(subnet));
+                !is_of_lost_network && !is_named
+            }
+            // Docker shows a gateway only if the user has chosen it, or no subnet.
+            Purpose::Gateway => {
+                let may_have_it = configs.any(|config| {
+                    config.subnet.0 == Some(subnet)
+                        && config.gateway.0.is_none_or(|gateway| gateway == ip)
+                });
+                let is_aux = networks.iter().flat_map(Network::ips).any(|own| own == ip);
+                !is_of_lost_network && !may_have_it && !is_aux && !self.ips.contains(&ip)
+            }
+        }
     }
 
-    /// The first match: a network itself, without an endpoint, comes before its containers. A lost
-    /// network has only its container.
-    pub(crate) fn user(
-        &self,
-        is_meant: impl Fn(&Network, Option<&Endpoint>) -> bool,
-    ) -> Option<User> {
-        self.0.iter().find_map(|network| {
-            let own = (!network.is_lost).then_some(None);
-            let mut users = own.into_iter().chain(network.containers.values().map(Some));
-            let found = users.find(|endpoint| is_meant(network, *endpoint))?;
-            Some(User {
-                network: network.name.clone(),
-                container: found.map(|endpoint| endpoint.name.clone()),
-            })
-        })
+    /// True if no part of the answer names this endpoint.
+    pub(crate) fn has_lost_endpoint(&self, id: &str) -> bool {
+        !self.endpoint_ids.contains(id)
+    }
+
+    /// True if Docker doesn't list this network.
+    pub(crate) fn has_lost_network(&self, id: &str) -> bool {
+        !self.network_ids.contains(id)
     }
 }
 
-fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T> {
-    let answer = without_nulls(call(socket, "GET", path, "")?);
+fn get<T: DeserializeOwned>(socket: &Path, path: &str, deadline: Instant) -> Result<T> {
+    let answer = without_nulls(get_json(socket, path, deadline)?);
     serde_json::from_value(answer).with_context(|| format!("{}: {path}", socket.display()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -39,14 +39,22 @@ impl Socket {
     }
 }
 
-impl Drop for Socket {
-    fn drop(&mut self) {
+impl Socket {
+    /// Removes the file, if the daemon made it; false if it didn't.
+    pub(crate) fn remove_file(&self) -> bool {
         // Another file may have its path now.
         if let Some((path, id)) = &self.made
             && id_of(path).is_ok_and(|now| now == *id)
         {
             let _ = fs::remove_file(path);
         }
+        self.made.is_some()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.remove_file();
     }
 }
 

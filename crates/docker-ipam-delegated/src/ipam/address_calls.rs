@@ -2,19 +2,26 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use cni::{ContainerId, IpConfig, IpamResult};
+use anyhow::{Context, Result, bail};
 use serde_json::json;
 
 use crate::http::answer::Answer;
-use crate::ipam::held::{Held, Holder};
+use crate::http::refusal::message;
+use crate::ipam::chain_config::DIRECTORY;
+use crate::ipam::held::{Held, Phase};
 use crate::ipam::ipam_driver::IpamDriver;
-use crate::ipam::live_pool::LivePool;
-use crate::ipam::requests::{OfAddress, Options, refuse_gateway};
-use crate::ipam::{chain_config, facts, requests};
-use crate::state::files::UNWRITTEN;
-use crate::state::pool::Gateway;
+use crate::ipam::pool::Pool;
+use crate::ipam::requests::{OfAddress, refuse_ends, refuse_last};
+use crate::ipam::{facts, requests};
+use crate::records::Purpose;
+
+/// The longest that a request for an address that is taken waits for an answer of Docker's.
+const ABOUT_ONE_ADDRESS: Duration = Duration::from_secs(2);
+
+/// How many addresses are tried that only a file without a record reserves.
+const MOST_UNKNOWN: usize = 512;
 
 impl IpamDriver {
     /// `RequestAddress`.
@@ -24,146 +31,174 @@ impl IpamDriver {
     /// The request is wrong, the address is taken, or the pool has no free address.
     pub(crate) fn request_address(self: &Arc<Self>, request: &OfAddress) -> Result<Answer> {
         let pool = self.pool(&request.pool_id)?;
-        self.refuse_unread(&self.files.gateways.path)?;
-        let requested = requests::address(&request.address, pool.pool.subnet)?;
-        let had = pool.gateway();
-        // The gateway that Docker has, if the chain is told the subnet; else the chain's.
-        let gateway = had.filter(|_| pool.pool.is_given);
-        let gateway = gateway.unwrap_or(pool.pool.gateway);
-        let wanted = requested.unwrap_or(gateway);
-        let is_fixed = had.is_some() || !pool.pool.is_given;
-        let is_gateway =
-            facts::is_for_gateway(&request.options) && (wanted == gateway || !is_fixed);
-        let (ip, holder) = match is_gateway {
-            true => (wanted, self.gateway(&pool, wanted, had)?),
-            false => {
-                let given = self.address(&pool, requested, gateway, &request.options);
-                given.with_context(|| format!("pool {}", pool.id))?
+        self.read_records_of(&pool);
+        let subnet = pool.id.subnet;
+        let of_pool = || format!("pool {subnet}");
+        let requested = requests::address(&request.address, subnet)?;
+        let (ip, held) = if facts::is_for_gateway(&request.options) {
+            let ip = requested.unwrap_or(pool.gateway());
+            refuse_ends(subnet, ip)?;
+            refuse_last(&pool.given, pool.id.range, ip)?;
+            (ip, self.gateway(&pool, ip).with_context(of_pool)?)
+        } else {
+            if let Some(ip) = requested {
+                refuse_ends(subnet, ip)?;
             }
+            let name = facts::name(&request.options);
+            let held = self.new_held(&pool, Purpose::Container, requested.is_some(), name);
+            let ip = self.give(&held, requested).with_context(of_pool)?;
+            (ip, Some(held))
         };
-        let address = format!("{ip}/{}", pool.pool.subnet.prefix_len());
-        let (driver, ip) = (Arc::clone(self), Some(ip));
-        let held = Held { pool, ip, holder };
+        let address = format!("{ip}/{}", subnet.prefix_len());
         let answer = Answer::of(&json!({"Address": address, "Data": {}}));
+        let driver = Arc::clone(self);
         Ok(answer.then(move |is_delivered| {
-            if !is_delivered && held.begin_release() {
-                tracing::warn!(
-                    pool = held.pool.id,
-                    ?ip,
-                    "Docker closed the connection before it got this address"
-                );
+            if let Some(held) = held.filter(|_| !is_delivered) {
+                tracing::warn!(%ip, "Docker closed the connection before it got this address");
                 // A failed release is repeated.
-                let _ = driver.release(held);
+                let _ = driver.release_once(&held);
             }
         }))
     }
 
-    /// An address that the pool's chain chooses, and its holder.
-    fn address(
-        &self,
-        pool: &Arc<LivePool>,
-        requested: Option<IpAddr>,
-        gateway: IpAddr,
-        options: &Options,
-    ) -> Result<(IpAddr, Holder)> {
-        let config = chain_config::of_address(&pool.pool, requested, Some(gateway))?;
-        let id: ContainerId = self.ids.next().parse()?;
-        let args = facts::cni_args(&pool.pool.facts, facts::mac(options));
-        let result = self.chains.add(pool, &config, &id, &args);
-        let mut held = Held {
-            pool: Arc::clone(pool),
-            ip: None,
-            holder: Holder::Attachment(id),
+    /// Gives Docker a gateway; returns its holder. `None` for the gateway of a network
+    /// configuration's pool, which the chain gives to nobody.
+    fn gateway(&self, pool: &Arc<Pool>, ip: IpAddr) -> Result<Option<Arc<Held>>> {
+        if pool.id.conflist.is_some() && ip == pool.gateway() {
+            return Ok(None);
+        }
+        // A failed creation of a network has left it, or another network has this pool.
+        let other = self.held.find(&pool.text, ip);
+        if let Some(other) = other.filter(|other| other.purpose == Purpose::Gateway) {
+            self.held.given_again(&other.id);
+            return Ok(Some(other));
+        }
+        let held = self.new_held(pool, Purpose::Gateway, true, None);
+        self.give(&held, Some(ip))?;
+        Ok(Some(held))
+    }
+
+    /// Reserves an address for an attachment: the requested one, or one that is free.
+    fn give(&self, held: &Arc<Held>, requested: Option<IpAddr>) -> Result<IpAddr> {
+        let given = match (requested, &held.pool.id.conflist) {
+            (Some(ip), _) => {
+                self.begin(held, ip)?;
+                self.chains.add(held, Some(ip))
+            }
+            (None, Some(_)) => {
+                self.held.add(Arc::clone(held), None, Phase::Adding);
+                self.chains.add(held, None)
+            }
+            (None, None) => self.give_lowest(held),
         };
-        let given = result.map_err(Into::into);
-        match given.and_then(|result| self.give(&mut held, requested, &result)) {
-            Ok(ip) => Ok((ip, held.holder)),
+        match given {
+            Ok(ip) => {
+                self.held.given(&held.id, ip);
+                Ok(ip)
+            }
             Err(error) => {
-                // The attachment can hold something only if it has a record.
-                let id = held.holder.container_id();
-                if id.is_some_and(|id| self.chains.may_have_record(pool, id)) {
-                    // A failed release is repeated.
-                    let _ = self.release(held);
-                }
+                // A failed release is repeated.
+                let _ = self.release(held);
                 Err(error)
             }
         }
     }
 
-    /// Notes that Docker has the address of a chain's result.
-    ///
-    /// # Errors
-    ///
-    /// The address is not of the pool, another attachment has it, or the pool has ended.
-    fn give(
-        &self,
-        held: &mut Held,
-        requested: Option<IpAddr>,
-        result: &IpamResult,
-    ) -> Result<IpAddr> {
-        let pool = &held.pool;
-        let mut ips = result.ips.iter().map(IpConfig::ip);
-        let ip = ips.find(|ip| pool.pool.subnet.contains(ip));
-        let ip = ip.filter(|ip| requested.is_none_or(|requested| requested == *ip));
-        let ip = ip.context("the chain gave no address of it")?;
-        let mut holders = pool.attachments(ip).into_iter();
-        if let Some(holder) = holders.find(|holder| self.chains.may_have_record(pool, holder)) {
-            bail!("the chain gave {ip}, which {holder} has");
+    /// Begins with a requested address. One that is taken may be one that Docker doesn't have any
+    /// more.
+    fn begin(&self, held: &Arc<Held>, ip: IpAddr) -> Result<()> {
+        let Err((other, phase)) = self.held.begin(held, ip) else {
+            return Ok(());
+        };
+        if phase == Phase::Unreleased || self.is_lost(&other, ip) {
+            self.release(&other)?;
+            if self.held.begin(held, ip).is_ok() {
+                return Ok(());
+            }
         }
-        held.ip = Some(ip);
-        held.give()?;
-        Ok(ip)
+        match (other.purpose, &other.name) {
+            (Purpose::Gateway, _) => bail!("Address already in use: {ip} is a gateway"),
+            (_, Some(name)) => bail!("Address already in use: {ip} belongs to container {name}"),
+            (_, None) => bail!("Address already in use: {ip}"),
+        }
     }
 
-    /// Gives Docker the pool's gateway, which the chain gives to no container; returns its holder.
-    fn gateway(&self, pool: &Arc<LivePool>, ip: IpAddr, had: Option<IpAddr>) -> Result<Holder> {
-        ensure!(
-            pool.attachments(ip).is_empty(),
-            "{ip} of pool {} belongs to another container",
-            pool.id
-        );
-        // A gateway that Docker has already is not refused: Docker asks for it at each start.
-        if had != Some(ip) {
-            refuse_gateway(&pool.pool, ip)?;
+    /// True if Docker doesn't have an address of an earlier daemon: its container may have ended
+    /// while there was no daemon. An address that Docker requested itself is asked about at once:
+    /// the container that had it requests it again.
+    fn is_lost(&self, other: &Held, ip: IpAddr) -> bool {
+        let is_old = other.is_older_than(self.arguments.unanswered_after);
+        if other.since.is_some() || !(other.is_requested || is_old) {
+            return false;
         }
-        let gateway = Gateway {
-            pool: pool.id.clone(),
-            ip,
-        };
-        let files = &self.files.gateways;
-        let file = files.make(&gateway).context(UNWRITTEN)?;
-        let held = Held {
-            pool: Arc::clone(pool),
-            ip: Some(ip),
-            holder: Holder::Gateway(file.clone()),
-        };
-        let given = held.give().inspect_err(|_| files.remove(&file));
-        given.with_context(|| format!("pool {}", pool.id))?;
-        Ok(held.holder)
+        match self.ask_docker(ABOUT_ONE_ADDRESS) {
+            Ok(docker) => docker.has_lost(other.purpose, other.pool.id.subnet, ip),
+            Err(error) => {
+                tracing::warn!(%ip, "Docker can't be asked about it: {error:#}");
+                false
+            }
+        }
     }
 
-    /// `ReleaseAddress`. An unknown address counts as released.
+    /// Reserves the lowest free address of a pool without a network configuration. As with Docker's
+    /// own driver, a container that is restarted has the same address again.
+    fn give_lowest(&self, held: &Arc<Held>) -> Result<IpAddr> {
+        let mut after = None;
+        for _ in 0..MOST_UNKNOWN {
+            let Some(ip) = self.held.begin_lowest(held, after) else {
+                break;
+            };
+            let error = match self.chains.add(held, Some(ip)) {
+                Ok(ip) => return Ok(ip),
+                Err(error) => error,
+            };
+            let file = self.arguments.data_dir.join(DIRECTORY).join(ip.to_string());
+            if !file.exists() {
+                return Err(error);
+            }
+            // Only a file has it: its record is lost, or can't be read.
+            tracing::warn!(file = %file.display(), error = message(&error), "has no record");
+            self.held.forget(&held.id);
+            after = Some(ip);
+        }
+        let given = held
+            .pool
+            .given
+            .iter()
+            .map(|given| given.size())
+            .sum::<u128>();
+        bail!("no address left: all {given} are reserved")
+    }
+
+    /// `ReleaseAddress`. An unknown address or pool counts as released.
     ///
     /// # Errors
     ///
     /// The chain can't release it.
     pub(crate) fn release_address(&self, request: &OfAddress) -> Result<Answer> {
-        let Some(pool) = self.pools.pool(&request.pool_id) else {
-            let (pool, ip) = (&request.pool_id, &request.address);
-            tracing::warn!(pool, ip, "Docker released an address of an unknown pool");
-            self.compare();
+        let Some(pool) = self.known_pool(&request.pool_id) else {
             return Ok(Answer::nothing());
         };
-        let ip = requests::address(&request.address, pool.pool.subnet)?;
+        self.read_records_of(&pool);
+        let ip = requests::address(&request.address, pool.id.subnet)?;
         let ip = ip.context("Address is missing: it names what is to be released")?;
-        match pool.begin_release(ip) {
-            Some(held) => {
-                let released = self.release(held);
-                released.with_context(|| format!("pool {}", pool.id))?;
-            }
-            // The address is unknown. It may have a record that can't be read.
-            None => self.compare(),
+        let held = self.held.find(&pool.text, ip).or_else(|| {
+            // Its record may be readable now.
+            self.read_unread();
+            self.held.find(&pool.text, ip)
+        });
+        if let Some(held) = held {
+            let released = self.release_once(&held);
+            released.with_context(|| format!("pool {}", pool.id.subnet))?;
         }
         Ok(Answer::nothing())
+    }
+
+    /// Releases an address, or one of several uses of a gateway.
+    fn release_once(&self, held: &Held) -> Result<()> {
+        if self.held.given_back_once(&held.id) {
+            return Ok(());
+        }
+        self.release(held)
     }
 }

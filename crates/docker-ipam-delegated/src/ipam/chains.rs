@@ -1,20 +1,23 @@
 //! Runs chains, with our plugins linked into this process.
 
-use chain::record::record_of;
+use std::net::IpAddr;
+
+use anyhow::{Context, Result};
 use chain::{Chain, Failure, Outcome, Plugins};
 use cni::{
-    Attachment, ContainerId, DelegateName, Environment, Error, IpamResult, NetworkConfig, Object,
+    Attachment, ContainerId, DelegateName, Environment, Error, IpConfig, IpamResult, NetworkConfig,
+    Object,
 };
-use ipam::{IpNet, Range, pools_of_result};
+use ipam::{IpNet, Pools, Range};
 
-use crate::ipam::chain_config::of_question;
+use crate::ipam::chain_config::{of_address, of_question};
 use crate::ipam::facts::cni_args;
-use crate::ipam::live_pool::LivePool;
+use crate::ipam::held::Held;
 use crate::ipam::plugins::{DelegateLog, for_plugins};
+use crate::ipam::requests::Options;
 use crate::linked_plugins::LINKED;
 use crate::pool_filter::ranges;
-use crate::state::pool::{Facts, PoolChain};
-use crate::state::record::{CallerLine, IFNAME};
+use crate::records::{AddressLine, IFNAME, Line};
 
 /// The value of `CNI_NETNS`. Docker requests an address before the container's network namespace
 /// exists, so this is the host's, which no plugin of a chain enters.
@@ -38,36 +41,43 @@ impl Chains {
         Self { environment }
     }
 
-    /// ADD of an attachment that holds an address of a pool; waits for its turn. Its record has
-    /// the pool's ID.
+    /// ADD of an attachment; returns its address in the pool's subnet.
     ///
     /// # Errors
     ///
     /// The chain's. The attachment may hold something nevertheless.
-    pub(crate) fn add(
-        &self,
-        pool: &LivePool,
-        config: &NetworkConfig,
-        container_id: &ContainerId,
-        args: &str,
-    ) -> Result<IpamResult, Error> {
-        let _turn = pool.turns.take();
-        let environment = self.environment_of(container_id.as_str(), args);
-        let line = CallerLine::Pool(pool.id.clone()).to_raw();
-        let chain = chain(config, &environment)?.with_caller_line(line);
-        let output = chain.add(&attachment(container_id))?;
-        IpamResult::read("the chain's result", output.json())
+    pub(crate) fn add(&self, held: &Held, requested: Option<IpAddr>) -> Result<IpAddr> {
+        let id = &held.pool.id;
+        let config = of_address(&held.pool, requested)?;
+        let args = cni_args(&id.options, held.name.as_deref());
+        let environment = self.environment_of(held.id.as_str(), &args);
+        let line = Line::Address(AddressLine {
+            purpose: held.purpose,
+            pool: held.pool.text.clone(),
+            subnet: id.subnet,
+            address: requested,
+            name: held.name.clone(),
+        });
+        let chain = chain(&config, &environment)?.with_caller_line(line.to_raw());
+        let output = chain.add(&attachment(&held.id))?;
+        let result = IpamResult::read("the chain's result", output.json())?;
+        let mut ips = result.ips.iter().map(IpConfig::ip);
+        let ip = ips.find(|ip| id.subnet.contains(ip));
+        let ip = ip.filter(|ip| requested.is_none_or(|requested| requested == *ip));
+        ip.context("the chain gave no address of it")
     }
 
-    /// DEL of an attachment that holds an address of a pool; waits for its turn. An attachment that
-    /// is gone is no error.
+    /// DEL of an attachment. One that is gone is no error.
     ///
     /// # Errors
     ///
     /// The chain's.
-    pub(crate) fn del(&self, pool: &LivePool, container_id: &ContainerId) -> Result<(), Error> {
-        let _turn = pool.turns.take();
-        self.release(&pool.chain.config, container_id)
+    pub(crate) fn del(&self, held: &Held) -> Result<(), Error> {
+        let config = crate::ipam::chain_config::parse(&held.pool.config)?;
+        let environment = self.environment_of(held.id.as_str(), "");
+        let plugins = Plugins::in_cni_path(&environment)?.and_linked(LINKED);
+        let chain = Chain::for_del(&config, &environment, plugins)?.observed_by(&DelegateLog);
+        chain.del(&attachment(&held.id))
     }
 
     /// The ranges of the pools that the selectors of a configuration choose if Docker asks for
@@ -80,10 +90,10 @@ impl Chains {
         &self,
         config: &Object,
         subnet: Option<IpNet>,
-        facts: &Facts,
+        options: &Options,
     ) -> Result<Option<Vec<Range>>, Error> {
         let config = of_question(config, subnet)?;
-        let environment = self.environment_of(CHOICE, &cni_args(facts, ""));
+        let environment = self.environment_of(CHOICE, &cni_args(options, None));
         let mut answers = chain(&config, &environment)?.dry_run(DelegateName::is_selector);
         let Some((name, last)) = answers.pop() else {
             return Ok(None);
@@ -92,7 +102,7 @@ impl Chains {
             Outcome::Result(output) => {
                 let result = IpamResult::read("the selectors' result", output.json())?;
                 let mut chosen = Vec::new();
-                for pool in pools_of_result(&result)? {
+                for pool in Pools::of_result(&result)?.into_entries() {
                     chosen.extend(ranges(&pool)?.into_iter().map(|(_, range)| range));
                 }
                 return Ok(Some(chosen));
@@ -105,36 +115,13 @@ impl Chains {
         Err(Error { msg, ..error })
     }
 
-    /// DEL of an attachment with this configuration, without a turn.
-    ///
-    /// # Errors
-    ///
-    /// The chain's.
-    pub(crate) fn release(
-        &self,
-        config: &NetworkConfig,
-        container_id: &ContainerId,
-    ) -> Result<(), Error> {
-        let environment = self.environment_of(container_id.as_str(), "");
-        let plugins = Plugins::in_cni_path(&environment)?.and_linked(LINKED);
-        let chain = Chain::for_del(config, &environment, plugins)?.observed_by(&DelegateLog);
-        chain.del(&attachment(container_id))
-    }
-
-    /// False if the chain certainly has no record of an attachment: then the attachment holds
-    /// nothing.
-    pub(crate) fn may_have_record(&self, pool: &LivePool, container_id: &ContainerId) -> bool {
-        let PoolChain { config, records } = &pool.chain;
-        let record = record_of(records, config.name(), &attachment(container_id));
-        !matches!(record, Ok(None))
-    }
-
     fn environment_of(&self, container_id: &str, args: &str) -> Environment {
         let environment = self.environment.clone();
         let environment = environment.with("CNI_CONTAINERID", container_id);
-        match args {
-            "" => environment,
-            args => environment.with("CNI_ARGS", args),
+        if args.is_empty() {
+            environment
+        } else {
+            environment.with("CNI_ARGS", args)
         }
     }
 }
@@ -144,7 +131,8 @@ fn chain<'a>(config: &'a NetworkConfig, environment: &'a Environment) -> Result<
     Ok(Chain::new(config, environment, plugins)?.observed_by(&DelegateLog))
 }
 
-fn attachment(container_id: &ContainerId) -> Attachment {
+/// The attachment of this container ID.
+pub(crate) fn attachment(container_id: &ContainerId) -> Attachment {
     Attachment {
         container_id: container_id.clone(),
         ifname: IFNAME.parse().expect("it is an interface name"),

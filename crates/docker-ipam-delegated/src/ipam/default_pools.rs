@@ -15,28 +15,41 @@ pub(crate) struct DefaultPool {
     prefix_len: u8,
 }
 
+/// The next subnet of these default pools that overlaps none of `used`, behind the last one: a
+/// subnet that was released is chosen again as late as possible.
+pub(crate) fn next_free(
+    pools: &[DefaultPool],
+    v6: bool,
+    used: &[Interval],
+    last: Option<IpNet>,
+) -> Option<IpNet> {
+    let pools: Vec<&DefaultPool> = pools.iter().filter(|pool| pool.is_v6() == v6).collect();
+    let place = last.and_then(|last| {
+        let place = pools.iter().position(|pool| pool.base.contains(&last))?;
+        Some((place, last))
+    });
+    let Some((place, last)) = place else {
+        return pools.iter().find_map(|pool| pool.first_free(used));
+    };
+    let (before, behind) = pools.split_at(place);
+    let current = behind.first()?;
+    let rest = Interval::from(current.base).after(last.broadcast());
+    let free = rest.and_then(|rest| current.first_free_in(rest, used));
+    let mut others = behind.iter().skip(1).chain(before).chain([current]);
+    free.or_else(|| others.find_map(|pool| pool.first_free(used)))
+}
+
 impl DefaultPool {
-    /// The first pool that overlaps none of `used`, behind the one that was given last. As
-    /// with Docker's own allocator, a pool that was released is given again as late as
-    /// possible.
-    pub(crate) fn next_free(
-        &self,
-        v6: bool,
-        used: &[Interval],
-        last: Option<IpNet>,
-    ) -> Option<IpNet> {
-        if v6 != self.base.addr().is_ipv6() {
-            return None;
-        }
-        let all = Interval::from(self.base);
-        let last = last.filter(|pool| self.base.contains(pool));
-        let behind = last.and_then(|pool| all.after(pool.broadcast()));
-        let free = behind.and_then(|rest| self.first_free(rest, used));
-        free.or_else(|| self.first_free(all, used))
+    fn is_v6(&self) -> bool {
+        self.base.addr().is_ipv6()
     }
 
-    /// The first pool that overlaps none of `used`, among those that begin in `rest`.
-    fn first_free(&self, mut rest: Interval, used: &[Interval]) -> Option<IpNet> {
+    fn first_free(&self, used: &[Interval]) -> Option<IpNet> {
+        self.first_free_in(self.base.into(), used)
+    }
+
+    /// The first subnet that overlaps none of `used`, among those that begin in `rest`.
+    fn first_free_in(&self, mut rest: Interval, used: &[Interval]) -> Option<IpNet> {
         loop {
             let pool = IpNet::new(rest.first(), self.prefix_len).ok()?.trunc();
             let addresses = Interval::from(pool);
@@ -83,18 +96,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn first_free(pool: &str, v6: bool, used: &[&str]) -> Option<String> {
-        let used: Vec<Interval> = used
-            .iter()
-            .map(|text| Interval::from(text.parse::<IpNet>().unwrap()))
-            .collect();
-        let pool: DefaultPool = pool.parse().unwrap();
-        pool.next_free(v6, &used, None).map(|pool| pool.to_string())
+    fn next(pools: &[&str], v6: bool, used: &[&str], last: Option<&str>) -> Option<String> {
+        let pools: Vec<DefaultPool> = pools.iter().map(|text| text.parse().unwrap()).collect();
+        let subnet = |text: &str| text.parse::<IpNet>().unwrap();
+        let used: Vec<Interval> = used.iter().map(|text| subnet(text).into()).collect();
+        next_free(&pools, v6, &used, last.map(subnet)).map(|pool| pool.to_string())
     }
 
     #[test]
     fn the_first_pool_that_overlaps_nothing_is_chosen() {
-        let first = |used: &[&str]| first_free("10.201.0.0/22,24", false, used);
+        let first = |used: &[&str]| next(&["10.201.0.0/22,24"], false, used, None);
         assert_eq!(first(&[]).as_deref(), Some("10.201.0.0/24"));
         assert_eq!(
             first(&["10.201.0.128/25", "10.0.0.0/24"]).as_deref(),
@@ -105,37 +116,30 @@ mod tests {
             Some("10.201.2.0/24")
         );
         assert_eq!(first(&["10.0.0.0/8"]), None);
-        assert_eq!(
-            first_free("255.255.255.0/24,24", false, &["255.255.255.9/32"]),
-            None
-        );
+        let last = ["255.255.255.0/24,24"];
+        assert_eq!(next(&last, false, &["255.255.255.9/32"], None), None);
     }
 
     #[test]
     fn a_pool_that_was_released_is_given_again_as_late_as_possible() {
-        let pool: DefaultPool = "10.201.0.0/22,24".parse().unwrap();
-        let behind = |last: &str, used: &[&str]| {
-            let used: Vec<Interval> = used
-                .iter()
-                .map(|text| Interval::from(text.parse::<IpNet>().unwrap()))
-                .collect();
-            let last = Some(last.parse().unwrap());
-            pool.next_free(false, &used, last)
-                .map(|pool| pool.to_string())
-        };
-        assert_eq!(behind("10.201.1.0/24", &[]).unwrap(), "10.201.2.0/24");
-        assert_eq!(behind("10.201.3.0/24", &[]).unwrap(), "10.201.0.0/24");
-        let used = ["10.201.2.0/23", "10.201.0.0/24"];
-        assert_eq!(behind("10.201.1.0/24", &used).unwrap(), "10.201.1.0/24");
-        assert_eq!(behind("10.9.0.0/24", &[]).unwrap(), "10.201.0.0/24");
+        let pools = ["10.201.0.0/23,24", "10.202.0.0/23,24"];
+        let behind = |last: &str, used: &[&str]| next(&pools, false, used, Some(last));
+        for (last, used, expected) in [
+            ("10.201.0.0/24", &[][..], "10.201.1.0/24"),
+            ("10.201.1.0/24", &[], "10.202.0.0/24"),
+            ("10.202.1.0/24", &[], "10.201.0.0/24"),
+            ("10.202.1.0/24", &["10.201.0.0/23"], "10.202.0.0/24"),
+            ("10.9.0.0/24", &[], "10.201.0.0/24"),
+        ] {
+            assert_eq!(behind(last, used).as_deref(), Some(expected), "{last}");
+        }
         assert_eq!(behind("10.201.1.0/24", &["10.0.0.0/8"]), None);
     }
 
     #[test]
     fn a_pool_is_of_the_family_that_is_asked_for() {
-        assert_eq!(first_free("10.201.0.0/16,24", true, &[]), None);
-        assert_eq!(first_free(DEFAULTS[1], false, &[]), None);
-        let first = first_free(DEFAULTS[1], true, &["fdc7:1bd2:201::/60"]);
+        assert_eq!(next(&["10.201.0.0/16,24"], true, &[], None), None);
+        let first = next(&DEFAULTS, true, &["fdc7:1bd2:201::/60"], None);
         assert_eq!(first.as_deref(), Some("fdc7:1bd2:201:10::/64"));
     }
 
@@ -173,14 +177,14 @@ mod tests {
             holes in proptest::collection::vec((0u32..4096, 20u8..=32), 0..6),
             start_at in proptest::option::of(0u8..16),
         ) {
-            let default: DefaultPool = "10.201.0.0/20,24".parse().unwrap();
+            let default: [DefaultPool; 1] = ["10.201.0.0/20,24".parse().unwrap()];
             let hole = |(start, len): &(u32, u8)| {
                 let start = 0x0ac9_0000 + start;
                 Interval::from(IpNet::new(IpAddr::V4(start.into()), *len).unwrap())
             };
             let mut used: Vec<Interval> = holes.iter().map(hole).collect();
             let mut last = start_at.map(|i| format!("10.201.{i}.0/24").parse().unwrap());
-            while let Some(pool) = default.next_free(false, &used, last) {
+            while let Some(pool) = next_free(&default, false, &used, last) {
                 prop_assert!(used.iter().all(|taken| !taken.overlaps(pool.into())));
                 used.push(pool.into());
                 last = Some(pool);

@@ -1,16 +1,18 @@
-//! Facts for a chain, in `CNI_ARGS`: the options that Docker was given, and the MAC
-//! address of the endpoint.
+//! Facts for a chain, in `CNI_ARGS`: the options that Docker was given, and the name of the
+//! container.
 
 use anyhow::{Result, bail};
 
 use crate::ipam::requests::Options;
-use crate::state::pool::Facts;
 
 /// The option that names the network configuration. It is no fact.
 const CONFLIST: &str = "conflist";
 
-/// The option in which Docker passes the MAC address on (`netlabel.MacAddress`).
-const MAC_OPTION: &str = "com.docker.network.endpoint.macaddress";
+/// The option in which Docker 29 passes the container's name (`netlabel.EndpointName`).
+const NAME_OPTION: &str = "com.docker.network.endpoint.name";
+
+/// The fact that has this name.
+const NAME: &str = "name";
 
 /// The option in which Docker names the purpose of an address
 /// (`ipamapi.RequestAddressType`), and its value for a gateway (`netlabel.Gateway`).
@@ -25,7 +27,7 @@ const RESERVED: [&str; 4] = ["IP", "MAC", "GATEWAY", "IgnoreUnknown"];
 /// # Errors
 ///
 /// An option can't be expressed in `CNI_ARGS`.
-pub(crate) fn of_network(mut options: Options) -> Result<(Option<String>, Facts)> {
+pub(crate) fn of_network(mut options: Options) -> Result<(Option<String>, Options)> {
     let conflist = options.remove(CONFLIST).filter(|name| !name.is_empty());
     for (key, value) in &options {
         if RESERVED.contains(&key.as_str()) {
@@ -45,22 +47,23 @@ pub(crate) fn is_for_gateway(options: &Options) -> bool {
     options.get(TYPE_OPTION).is_some_and(|kind| kind == GATEWAY)
 }
 
-/// `CNI_ARGS` of an address or endpoint with this MAC address, which may be empty.
-pub(crate) fn cni_args(facts: &Facts, mac: &str) -> String {
+/// `CNI_ARGS` of an address or endpoint of the container of this name. An option of the network
+/// has precedence over it.
+pub(crate) fn cni_args(options: &Options, name: Option<&str>) -> String {
     let mut args = "IgnoreUnknown=1".to_owned();
-    for (key, value) in facts {
+    for (key, value) in options {
         args += &format!(";{key}={value}");
     }
-    let is_mac = mac.bytes().all(|b| b.is_ascii_hexdigit() || b == b':');
-    if is_mac && !mac.is_empty() {
-        args += &format!(";MAC={mac}");
+    if let Some(name) = name.filter(|_| !options.contains_key(NAME)) {
+        args += &format!(";{NAME}={name}");
     }
     args
 }
 
-/// The MAC address in the options of an address; empty if there is none.
-pub(crate) fn mac(options: &Options) -> &str {
-    options.get(MAC_OPTION).map_or("", String::as_str)
+/// The name of the container, in the options of an address; `None` before Docker 29.
+pub(crate) fn name(options: &Options) -> Option<&str> {
+    let name = options.get(NAME_OPTION).map(String::as_str);
+    name.filter(|name| !name.is_empty() && !name.contains([';', '=']))
 }
 
 #[cfg(test)]
@@ -79,12 +82,14 @@ mod tests {
         let (conflist, facts) =
             of_network(options(&[("conflist", "web"), ("team", "shop")])).unwrap();
         assert_eq!(conflist.as_deref(), Some("web"));
-        let endpoint = options(&[(MAC_OPTION, "02:42:0a:00:00:02"), ("other", "x;y")]);
+        let endpoint = options(&[(NAME_OPTION, "web-1"), ("other", "x;y")]);
         assert_eq!(
-            cni_args(&facts, mac(&endpoint)),
-            "IgnoreUnknown=1;team=shop;MAC=02:42:0a:00:00:02"
+            cni_args(&facts, name(&endpoint)),
+            "IgnoreUnknown=1;team=shop;name=web-1"
         );
-        assert_eq!(cni_args(&Facts::new(), "x;IP=1"), "IgnoreUnknown=1");
+        let named = options(&[("name", "own")]);
+        assert_eq!(cni_args(&named, Some("web")), "IgnoreUnknown=1;name=own");
+        assert_eq!(name(&options(&[(NAME_OPTION, "x;IP=1")])), None);
     }
 
     #[test]
@@ -97,9 +102,6 @@ mod tests {
     #[test]
     fn a_gateway_is_asked_for_by_its_type() {
         assert!(is_for_gateway(&options(&[(TYPE_OPTION, GATEWAY)])));
-        assert!(!is_for_gateway(&options(&[(
-            MAC_OPTION,
-            "02:42:0a:00:00:02"
-        )])));
+        assert!(!is_for_gateway(&options(&[(NAME_OPTION, "web")])));
     }
 }

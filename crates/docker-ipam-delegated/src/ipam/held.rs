@@ -1,47 +1,282 @@
-//! A held address of a pool, and its holder.
+//! The addresses that the daemon holds for Docker: its records, read once.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
 
 use cni::ContainerId;
+use ipam::{Interval, IpNet};
 
-use crate::ipam::live_pool::LivePool;
+use crate::ipam::pool::Pool;
+use crate::records::Purpose;
+use crate::threads::lock;
 
-/// An address that is held.
-#[derive(Clone)]
+/// An attachment that holds an address for Docker, or may hold one.
+#[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) pool: Arc<LivePool>,
-    /// The address; `None` if it is unknown which one the attachment got.
-    pub(crate) ip: Option<IpAddr>,
-    pub(crate) holder: Holder,
+    /// Its container ID, which names its record.
+    pub(crate) id: ContainerId,
+    /// The pool.
+    pub(crate) pool: Arc<Pool>,
+    /// What the address is for.
+    pub(crate) purpose: Purpose,
+    /// The name of the container, if Docker has told it.
+    pub(crate) name: Option<String>,
+    /// True if Docker requested this address.
+    pub(crate) is_requested: bool,
+    /// The start of its ADD, by the record.
+    pub(crate) added: SystemTime,
+    /// The same, by the monotonic clock; `None` if an earlier daemon has made it.
+    pub(crate) since: Option<Instant>,
 }
 
-/// The holder of an address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Holder {
-    /// The attachment of this container ID.
-    Attachment(ContainerId),
-    /// The pool itself: the address is its gateway. The value is the name of the gateway's file.
-    Gateway(String),
+/// Progress of an attachment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Its ADD runs.
+    Adding,
+    /// Docker has the address.
+    Given,
+    /// It is being released.
+    Releasing,
+    /// Its release has failed, or was not finished by an earlier daemon.
+    Unreleased,
 }
 
-impl Holder {
-    /// The container ID of an attachment.
-    pub(crate) fn container_id(&self) -> Option<&ContainerId> {
-        match self {
-            Self::Attachment(container_id) => Some(container_id),
-            Self::Gateway(_) => None,
+#[derive(Clone, Debug)]
+struct Entry {
+    held: Arc<Held>,
+    ip: Option<IpAddr>,
+    phase: Phase,
+    /// How often Docker has asked for this address: more than once only for a gateway.
+    times: usize,
+}
+
+#[derive(Default)]
+struct State {
+    entries: HashMap<ContainerId, Entry>,
+    by_ip: HashMap<IpAddr, Vec<ContainerId>>,
+    /// For each subnet and range without a network configuration: all addresses that are given
+    /// without request and are lower than this one are taken.
+    lowest: HashMap<(IpNet, Option<IpNet>), IpAddr>,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct AllHeld(Mutex<State>);
+
+impl Held {
+    /// True if it was made at least this long ago, by the record and by this process.
+    pub(crate) fn is_older_than(&self, age: Duration) -> bool {
+        let by_record = SystemTime::now().duration_since(self.added);
+        let here = self.since.is_none_or(|since| since.elapsed() >= age);
+        here && by_record.is_ok_and(|by_record| by_record >= age)
+    }
+}
+
+impl AllHeld {
+    /// Adds an attachment in this phase.
+    pub(crate) fn add(&self, held: Arc<Held>, ip: Option<IpAddr>, phase: Phase) {
+        lock(&self.0).add(held, ip, phase);
+    }
+
+    /// Adds an attachment whose ADD begins, for an address that no other one of its pool has.
+    ///
+    /// # Errors
+    ///
+    /// The attachment that has the address, and its phase.
+    pub(crate) fn begin(&self, held: &Arc<Held>, ip: IpAddr) -> Result<(), (Arc<Held>, Phase)> {
+        let mut state = lock(&self.0);
+        if let Some(other) = state.of(ip, |other| other.pool.shares_addresses_with(&held.pool)) {
+            return Err((Arc::clone(&other.held), other.phase));
+        }
+        state.add(Arc::clone(held), Some(ip), Phase::Adding);
+        Ok(())
+    }
+
+    /// As [`Self::begin`], for the lowest free address above `after`; returns it. `None` if there
+    /// is none.
+    pub(crate) fn begin_lowest(&self, held: &Arc<Held>, after: Option<IpAddr>) -> Option<IpAddr> {
+        let mut state = lock(&self.0);
+        let ip = state.lowest_free(&held.pool, after)?;
+        state.add(Arc::clone(held), Some(ip), Phase::Adding);
+        Some(ip)
+    }
+
+    /// Notes that Docker has the address.
+    pub(crate) fn given(&self, id: &ContainerId, ip: IpAddr) {
+        let mut state = lock(&self.0);
+        if let Some(mut entry) = state.remove(id) {
+            entry.phase = Phase::Given;
+            entry.ip = Some(ip);
+            state.insert(entry);
+        }
+    }
+
+    /// Notes that Docker has got a gateway again.
+    pub(crate) fn given_again(&self, id: &ContainerId) {
+        if let Some(entry) = lock(&self.0).entries.get_mut(id) {
+            entry.times += 1;
+        }
+    }
+
+    /// Gives one of several uses of a gateway back. False if there is only one.
+    pub(crate) fn given_back_once(&self, id: &ContainerId) -> bool {
+        match lock(&self.0).entries.get_mut(id) {
+            Some(entry) if entry.times > 1 => {
+                entry.times -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The attachment that has this address of a pool.
+    pub(crate) fn find(&self, pool: &str, ip: IpAddr) -> Option<Arc<Held>> {
+        let state = lock(&self.0);
+        let entry = state.of(ip, |held| held.pool.text == pool)?;
+        Some(Arc::clone(&entry.held))
+    }
+
+    /// True if there is an attachment of this ID.
+    pub(crate) fn has(&self, id: &ContainerId) -> bool {
+        lock(&self.0).entries.contains_key(id)
+    }
+
+    /// Notes that Docker doesn't have an address any more; false if it is being released already.
+    pub(crate) fn abandon(&self, id: &ContainerId) -> bool {
+        match lock(&self.0).entries.get_mut(id) {
+            Some(entry) if entry.phase == Phase::Given => {
+                entry.phase = Phase::Unreleased;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Begins a release; false if another call releases it, or has released it.
+    pub(crate) fn begin_release(&self, id: &ContainerId) -> bool {
+        match lock(&self.0).entries.get_mut(id) {
+            Some(entry) if entry.phase != Phase::Releasing => {
+                entry.phase = Phase::Releasing;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Notes the outcome of a release.
+    pub(crate) fn end_release(&self, id: &ContainerId, is_released: bool) {
+        let mut state = lock(&self.0);
+        if is_released {
+            state.remove(id);
+        } else if let Some(entry) = state.entries.get_mut(id) {
+            entry.phase = Phase::Unreleased;
+        }
+    }
+
+    /// Forgets an attachment that holds nothing.
+    pub(crate) fn forget(&self, id: &ContainerId) {
+        lock(&self.0).remove(id);
+    }
+
+    /// All attachments in this phase, with their addresses.
+    pub(crate) fn in_phase(&self, phase: Phase) -> Vec<(Arc<Held>, Option<IpAddr>)> {
+        let state = lock(&self.0);
+        let entries = state.entries.values();
+        let entries = entries.filter(|entry| entry.phase == phase);
+        entries
+            .map(|entry| (Arc::clone(&entry.held), entry.ip))
+            .collect()
+    }
+
+    /// The subnets of all pools that hold something, except those of failed releases of pools that
+    /// Docker doesn't have any more.
+    pub(crate) fn subnets(&self) -> Vec<IpNet> {
+        let state = lock(&self.0);
+        let entries = state.entries.values();
+        let mut subnets: Vec<IpNet> = entries.map(|entry| entry.held.pool.id.subnet).collect();
+        subnets.sort_unstable();
+        subnets.dedup();
+        subnets
+    }
+
+    /// Runs an action while no pool without a network configuration holds anything; not at all if
+    /// one does.
+    pub(crate) fn while_unused(&self, action: impl FnOnce()) {
+        let mut state = lock(&self.0);
+        let mut entries = state.entries.values();
+        if entries.all(|entry| entry.held.pool.id.conflist.is_some()) {
+            state.lowest.clear();
+            action();
         }
     }
 }
 
-/// Standing of a held address in this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// Docker has it, as far as is known.
-    Given,
-    /// A thread is releasing it.
-    Releasing,
-    /// Its release has failed, or was left by an earlier daemon. It is tried again.
-    Waiting,
+impl State {
+    fn of(&self, ip: IpAddr, is_meant: impl Fn(&Held) -> bool) -> Option<&Entry> {
+        let ids = self.by_ip.get(&ip).into_iter().flatten();
+        let mut entries = ids.filter_map(|id| self.entries.get(id));
+        entries.find(|entry| is_meant(&entry.held))
+    }
+
+    fn add(&mut self, held: Arc<Held>, ip: Option<IpAddr>, phase: Phase) {
+        let times = 1;
+        self.insert(Entry {
+            held,
+            ip,
+            phase,
+            times,
+        });
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        let id = entry.held.id.clone();
+        if let Some(ip) = entry.ip {
+            self.by_ip.entry(ip).or_default().push(id.clone());
+        }
+        self.entries.insert(id, entry);
+    }
+
+    fn remove(&mut self, id: &ContainerId) -> Option<Entry> {
+        let entry = self.entries.remove(id)?;
+        if let Some(ip) = entry.ip {
+            if let Some(ids) = self.by_ip.get_mut(&ip) {
+                ids.retain(|other| other != id);
+                if ids.is_empty() {
+                    self.by_ip.remove(&ip);
+                }
+            }
+            for ((subnet, _), lowest) in &mut self.lowest {
+                if subnet.contains(&ip) {
+                    *lowest = ip.min(*lowest);
+                }
+            }
+        }
+        Some(entry)
+    }
+
+    fn lowest_free(&mut self, pool: &Pool, after: Option<IpAddr>) -> Option<IpAddr> {
+        let key = (pool.id.subnet, pool.id.range);
+        let lowest = self.lowest.get(&key).copied();
+        let is_free = |ip: &IpAddr| {
+            let is_behind = after.is_none_or(|after| *ip > after);
+            is_behind
+                && self
+                    .of(*ip, |held| held.pool.shares_addresses_with(pool))
+                    .is_none()
+        };
+        let ip = pool.given.iter().find_map(|given| {
+            let first = lowest.unwrap_or(given.first()).max(given.first());
+            Interval::new(first, given.last())?.iter().find(is_free)
+        })?;
+        if after.is_none() {
+            self.lowest.insert(key, ip);
+        }
+        Some(ip)
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,86 +1,172 @@
-//! Docker's IPAM driver: its parts.
+//! Docker's IPAM driver: its parts, and the release of what it holds.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
+use std::collections::hash_map::{HashMap, RandomState};
+use std::fs;
+use std::hash::{BuildHasher, Hasher};
 use std::path::PathBuf;
-use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use chain::record::record_of;
+use cni::{ContainerId, NetworkName};
 use ipam::IpNet;
-use state_files::boot_id;
+use state_files::names_in;
 
 use crate::command_line::CommandLine;
-use crate::ipam::chains::Chains;
-use crate::ipam::live_pool::LivePool;
-use crate::ipam::live_pools::LivePools;
-use crate::state::attachment_id::{Names, UNKNOWN_BOOT, of_boot};
-use crate::state::files::Files;
-use crate::state::unread::UnreadFiles;
+use crate::docker::engine::Engine;
+use crate::ipam::chain_config::DIRECTORY;
+use crate::ipam::chains::{Chains, attachment};
+use crate::ipam::held::{AllHeld, Held};
+use crate::ipam::pool::Pool;
+use crate::records::Purpose;
+use crate::threads::lock;
 
 /// The driver.
 pub(crate) struct IpamDriver {
     pub(crate) chains: Chains,
-    pub(crate) files: Arc<Files>,
-    /// The folder of the records of networks without a network configuration.
-    pub(crate) records: PathBuf,
-    /// The start of the container IDs of this boot; `None` if the boot is unknown.
-    pub(crate) boot: Option<String>,
-    /// Container IDs for attachments.
-    pub(crate) ids: Names,
     pub(crate) arguments: CommandLine,
-    /// The default pool that was given last.
-    pub(crate) last_default: Mutex<Option<IpNet>>,
-    pub(crate) pools: LivePools,
-    /// Held while a pool is compared with the others, and added to them. No chain runs
-    /// meanwhile.
-    pub(crate) adding: Mutex<()>,
-    /// The files and container IDs of earlier daemons that were taken in.
-    pub(crate) taken: Mutex<BTreeSet<String>>,
-    pub(crate) unread: UnreadFiles,
-    /// Gets a message when Docker is to be asked what it has (`daemon::comparison`).
-    due: SyncSender<()>,
+    pub(crate) held: AllHeld,
+    /// The pools that are in use, by their IDs: 60,000 addresses share one.
+    pools: Mutex<HashMap<String, Weak<Pool>>>,
+    /// The folders of records that were read.
+    pub(crate) read: Mutex<HashSet<(PathBuf, NetworkName)>>,
+    /// Those of them with records that can't be read.
+    pub(crate) unread: Mutex<HashSet<(PathBuf, NetworkName)>>,
+    /// The subnet of each family that was chosen last.
+    pub(crate) last_chosen: Mutex<[Option<IpNet>; 2]>,
+    /// The pools whose failed releases are being repeated.
+    pub(crate) busy: Mutex<HashSet<String>>,
+    /// Start of the container IDs of this process.
+    prefix: String,
+    next: AtomicU64,
 }
 
 impl IpamDriver {
-    /// A driver that knows no pool.
-    pub(crate) fn new(
-        arguments: &CommandLine,
-        files: Arc<Files>,
-        due: SyncSender<()>,
-    ) -> Arc<Self> {
-        let boot = boot_id(&std::env::vars_os().collect());
-        let boot = boot.as_deref().and_then(of_boot);
+    /// A driver that knows no address.
+    pub(crate) fn new(arguments: &CommandLine) -> Arc<Self> {
         Arc::new(Self {
             chains: Chains::new(&arguments.cni_path),
-            files,
-            records: arguments.records(),
-            ids: Names::of_addresses(boot.as_deref().unwrap_or(UNKNOWN_BOOT)),
-            boot,
             arguments: arguments.clone(),
-            last_default: Mutex::default(),
-            pools: LivePools::default(),
-            adding: Mutex::default(),
-            taken: Mutex::default(),
-            unread: UnreadFiles::default(),
-            due,
+            held: AllHeld::default(),
+            pools: Mutex::default(),
+            read: Mutex::default(),
+            unread: Mutex::default(),
+            last_chosen: Mutex::default(),
+            busy: Mutex::default(),
+            // A random number that no earlier process has had.
+            prefix: format!("docker-{:016x}", RandomState::new().build_hasher().finish()),
+            next: AtomicU64::new(0),
         })
-    }
-
-    /// Requests a comparison with Docker: the daemon may hold something that Docker doesn't have.
-    pub(crate) fn compare(&self) {
-        // If a message waits already, that is enough.
-        let _ = self.due.try_send(());
     }
 
     /// The pool of this ID.
     ///
     /// # Errors
     ///
-    /// Docker has no such pool.
-    pub(crate) fn pool(&self, id: &str) -> Result<Arc<LivePool>> {
-        let pool = self.pools.pool(id);
-        pool.with_context(|| {
-            format!("PoolID: {id:?} is no pool that was requested and not released")
+    /// The text is no ID of a pool.
+    pub(crate) fn pool(&self, id: &str) -> Result<Arc<Pool>> {
+        let mut pools = lock(&self.pools);
+        if let Some(pool) = pools.get(id).and_then(Weak::upgrade) {
+            return Ok(pool);
+        }
+        let pool = Pool::parse(id, &self.arguments, &self.chains.environment)?;
+        let pool = Arc::new(pool);
+        pools.retain(|_, pool| pool.strong_count() > 0);
+        pools.insert(id.to_owned(), Arc::downgrade(&pool));
+        Ok(pool)
+    }
+
+    /// The pool of an ID that Docker gives back; `None`, with a warning, if the text is no ID: an
+    /// earlier version of the daemon may have made it.
+    pub(crate) fn known_pool(&self, id: &str) -> Option<Arc<Pool>> {
+        let pool = self.pool(id);
+        pool.inspect_err(|error| tracing::warn!("released, and not known: {error:#}"))
+            .ok()
+    }
+
+    /// A new attachment, with a name that was never used before.
+    pub(crate) fn new_held(
+        &self,
+        pool: &Arc<Pool>,
+        purpose: Purpose,
+        is_requested: bool,
+        name: Option<&str>,
+    ) -> Arc<Held> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let id = format!("{}-{number:x}", self.prefix);
+        Arc::new(Held {
+            id: id.parse::<ContainerId>().expect("it is a container ID"),
+            pool: Arc::clone(pool),
+            purpose,
+            name: name.map(str::to_owned),
+            is_requested,
+            added: SystemTime::now(),
+            since: Some(Instant::now()),
         })
+    }
+
+    /// True if this process has made the container ID.
+    pub(crate) fn is_of_this_process(&self, id: &str) -> bool {
+        id.starts_with(&self.prefix)
+    }
+
+    /// Releases an attachment, unless another call does. If that fails, it is tried again later.
+    ///
+    /// # Errors
+    ///
+    /// The chain's.
+    pub(crate) fn release(&self, held: &Held) -> Result<()> {
+        if !self.held.begin_release(&held.id) {
+            return Ok(());
+        }
+        // The record is written before a delegate runs: without one, nothing is reserved.
+        let pool = &held.pool;
+        let record = record_of(&pool.state_dir, &pool.network, &attachment(&held.id));
+        let released = if matches!(record, Ok(None)) {
+            Ok(())
+        } else {
+            self.chains.del(held)
+        };
+        self.held.end_release(&held.id, released.is_ok());
+        if held.pool.id.conflist.is_none() {
+            self.held.while_unused(|| self.remove_directory());
+        }
+        Ok(released?)
+    }
+
+    /// Removes the directory of reservations when nothing is reserved in it.
+    fn remove_directory(&self) {
+        let directory = self.arguments.data_dir.join(DIRECTORY);
+        let Ok(names) = names_in(&directory) else {
+            return;
+        };
+        // The allocator's own files.
+        let is_of_allocator =
+            |name: &String| name == "lock" || name.starts_with("last_reserved_ip.");
+        if names.iter().all(is_of_allocator) {
+            for name in names {
+                let _ = fs::remove_file(directory.join(name));
+            }
+            let _ = fs::remove_dir(directory);
+        }
+    }
+
+    /// Docker's answer to the question what it has.
+    ///
+    /// # Errors
+    ///
+    /// Docker doesn't answer in this time, or not as expected.
+    pub(crate) fn ask_docker(&self, at_most: Duration) -> Result<Engine> {
+        let CommandLine {
+            docker_socket,
+            socket,
+            ..
+        } = &self.arguments;
+        // The name of the socket is the driver's.
+        let name = socket.file_stem().unwrap_or_default().to_string_lossy();
+        Engine::ask(docker_socket, &name, at_most)
     }
 }

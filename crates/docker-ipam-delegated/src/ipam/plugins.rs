@@ -1,14 +1,14 @@
 //! Plugins that the daemon calls: their environment, and the log of what they write to stderr.
 
 use chain::{Event, Observer};
-use cni::{CHAIN_CALL, Environment, ROLLBACK};
+use cni::{DELEGATE, Environment, ROLLBACK};
 
 /// `PATH` and the project's variables from the daemon's environment, but not those of a single
 /// call; and this `CNI_PATH`.
 pub(crate) fn for_plugins(cni_path: &str) -> Environment {
     let variables = std::env::vars_os().filter(|(name, _)| {
         let name = name.to_string_lossy();
-        let is_of_a_call = [CHAIN_CALL, ROLLBACK].contains(&name.as_ref());
+        let is_of_a_call = [DELEGATE, ROLLBACK].contains(&name.as_ref());
         name == "PATH" || (name.starts_with("IPAM_DELEGATED_") && !is_of_a_call)
     });
     variables

@@ -1,168 +1,183 @@
-//! Chooses the pool for a request: the pool that it names, one that a chain's selectors
-//! choose, or a default pool.
+//! Chooses the pool for a request: the pool that it names, one that a chain's selectors choose, or
+//! a default pool, which is claimed.
+
+use std::fs;
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use cni::{NetworkName, Object, code};
+use cni::{NetworkName, code};
 use ipam::{Interval, IpNet, Range};
 
-use crate::ipam::chain_config;
+use crate::ipam::chain_config::{self, DIRECTORY};
 use crate::ipam::conflists;
+use crate::ipam::default_pools::next_free;
+use crate::ipam::held::Held;
 use crate::ipam::host_routes;
 use crate::ipam::ipam_driver::IpamDriver;
+use crate::ipam::pool::{Conflist, Pool, PoolId, whole};
 use crate::ipam::requests::PoolRequest;
-use crate::state::pool::{Pool, whole};
+use crate::records::Purpose;
 use crate::threads::lock;
 
-/// A pool for a request, not yet compared with the other pools.
+/// How many default pools are tried: another one may be claimed at the same moment.
+const MOST_CLAIMS: usize = 64;
+
+/// A pool for a request, and its claim if it is a default pool.
 pub(crate) struct Choice {
-    pool: Pool,
-    /// The addresses that the chain gives if Docker requests none.
-    given: Vec<Interval>,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) claim: Option<Arc<Held>>,
 }
 
 impl IpamDriver {
-    /// The pool for a request; `None` for a default pool, which depends on the others. This may
-    /// take long, since it runs selectors.
+    /// The pool for a request.
     ///
     /// # Errors
     ///
-    /// The selectors don't choose the requested pool, or choose none; or the chosen pool overlaps
-    /// with a subnet that the host uses.
-    pub(crate) fn choose(&self, request: &PoolRequest) -> Result<Option<Choice>> {
-        let choice = match (&request.conflist, request.subnet) {
+    /// The selectors don't choose the requested pool, or choose none; the chosen pool overlaps with
+    /// a subnet that the host uses; no default pool is free; the sub-pool has no address.
+    pub(crate) fn choose(&self, request: &PoolRequest) -> Result<Choice> {
+        let id = match (&request.conflist, request.subnet) {
             (Some(name), _) => self.of_conflist(name, request)?,
-            (None, Some(subnet)) => self.of_subnet(request, subnet)?,
-            (None, None) => return Ok(None),
+            (None, Some(subnet)) => id_of(request, subnet, None),
+            (None, None) => return self.claimed(request),
         };
-        Ok(Some(choice))
+        let (pool, claim) = (self.new_pool(id)?, None);
+        Ok(Choice { pool, claim })
     }
 
-    /// The chosen pool, or a default pool, after a comparison with the existing pools.
-    ///
-    /// # Errors
-    ///
-    /// It overlaps with another of the address space, or no default pool is free, or the
-    /// sub-pool has no address.
-    pub(crate) fn place(
-        &self,
-        choice: Option<Choice>,
-        request: &PoolRequest,
-        others: &[&Pool],
-    ) -> Result<Pool> {
-        let Choice { pool, given } = match choice {
-            Some(choice) => choice,
-            None => self.of_subnet(request, (self.default_pool(request.v6, others)?, None))?,
-        };
-        for other in others.iter().filter(|other| other.space == pool.space) {
-            let overlap = Interval::from(other.subnet).overlaps(pool.subnet.into());
-            ensure!(
-                !overlap || other.is_part_of_the_same(&pool),
-                "Pool overlaps with other one on this address space: {} with {}",
-                pool.subnet,
-                other.id()
-            );
+    fn new_pool(&self, id: PoolId) -> Result<Arc<Pool>> {
+        let pool = Pool::of(id, &self.arguments, &self.chains.environment)?;
+        self.pool(&pool.text)
+    }
+
+    /// The next free default pool, claimed by a reservation of its network address.
+    fn claimed(&self, request: &PoolRequest) -> Result<Choice> {
+        for _ in 0..MOST_CLAIMS {
+            let subnet = self.next_default_pool(request.v6)?;
+            let pool = self.new_pool(id_of(request, (subnet, None), None))?;
+            let held = self.new_held(&pool, Purpose::Subnet, true, None);
+            let ip = subnet.network();
+            if self.held.begin(&held, ip).is_err() {
+                continue;
+            }
+            if let Err(error) = self.chains.add(&held, Some(ip)) {
+                let _ = self.release(&held);
+                // Another program may have reserved it meanwhile.
+                tracing::warn!(%subnet, %error, "can't be claimed");
+                continue;
+            }
+            self.held.given(&held.id, ip);
+            let claim = Some(held);
+            return Ok(Choice { pool, claim });
         }
-        // An existing pool is not refused: its containers may have requested their addresses.
-        if others.iter().all(|other| other.id() != pool.id()) {
-            refuse_empty(&pool, &given)?;
-        }
-        Ok(pool)
+        bail!("no default pool can be claimed; see the daemon's log")
     }
 
-    fn of_subnet(
-        &self,
-        request: &PoolRequest,
-        (subnet, range): (IpNet, Option<IpNet>),
-    ) -> Result<Choice> {
-        let config = chain_config::of_subnet(&request.space, subnet, &self.arguments);
-        Ok(choice(request, &config, &whole(subnet)?, range, None))
-    }
-
-    fn default_pool(&self, v6: bool, others: &[&Pool]) -> Result<IpNet> {
-        let mut used: Vec<Interval> = others.iter().map(|other| other.subnet.into()).collect();
+    fn next_default_pool(&self, v6: bool) -> Result<IpNet> {
+        let mut used: Vec<Interval> = self.held.subnets().into_iter().map(Into::into).collect();
+        used.extend(self.reserved()?);
         let by_host = host_routes::in_use()?.into_iter();
         used.extend(by_host.map(|used| Interval::from(used.subnet)));
-        let mut last = lock(&self.last_default);
-        let mut pools = self.arguments.default_pools.iter();
-        let free = pools.find_map(|default| default.next_free(v6, &used, *last));
-        *last = free.or(*last);
-        free.with_context(|| {
+        let mut last = lock(&self.last_chosen);
+        let last = &mut last[usize::from(v6)];
+        let free = next_free(&self.arguments.default_pools, v6, &used, *last);
+        let free = free.with_context(|| {
             let family = if v6 { "IPv6" } else { "IPv4" };
             format!(
                 "no default {family} pool is free of other pools and of the host's routes; \
                  give a subnet, or the daemon another --default-pool"
             )
-        })
+        })?;
+        *last = Some(free);
+        Ok(free)
     }
 
-    fn of_conflist(&self, name: &NetworkName, request: &PoolRequest) -> Result<Choice> {
+    /// The addresses that are reserved without a network configuration, also those without a
+    /// record.
+    fn reserved(&self) -> Result<Vec<Interval>> {
+        let directory = self.arguments.data_dir.join(DIRECTORY);
+        let entries = match fs::read_dir(&directory) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.with_context(|| format!("{}", directory.display()))?,
+        };
+        let mut reserved = Vec::new();
+        for entry in entries {
+            let name = entry?.file_name();
+            let ip = name.to_str().and_then(|name| name.parse::<IpAddr>().ok());
+            reserved.extend(ip.and_then(|ip| Interval::new(ip, ip)));
+        }
+        Ok(reserved)
+    }
+
+    fn of_conflist(&self, name: &NetworkName, request: &PoolRequest) -> Result<PoolId> {
         let list = conflists::find(&self.arguments.conf_dir, name.as_str())?;
-        let config = chain_config::of_conflist(&list, name, &self.chains.environment)?;
-        let ask = |subnet| self.chains.ask(&config, subnet, &request.facts);
-        let Some((subnet, range)) = request.subnet else {
+        let conflist = chain_config::conflist(&list, name)?;
+        let config = chain_config::of_conflist(&conflist)?;
+        let ask = |subnet| self.chains.ask(&config, subnet, &request.options);
+        let of_range = |range: &Range, part, is_given| {
+            let conflist = Conflist {
+                is_given,
+                gateway: range.gateway(),
+                ..conflist.clone()
+            };
+            id_of(request, (range.subnet(), part), Some(conflist))
+        };
+        let Some((subnet, part)) = request.subnet else {
             let chosen = ask(None)?.unwrap_or_default();
             let found = of_family(&chosen, request.v6, name)?;
-            let given = Some(found.given().to_vec());
-            return Ok(choice(request, &config, found, None, given));
+            return Ok(of_range(found, None, false));
         };
-        let is_asked_for = |range: &&Range| range.subnet() == subnet;
         // A subnet that the configuration has is not passed to it: it would be a duplicate.
         let own = match ask(None) {
             // Without a requested subnet, the configuration has no pool to choose.
             Err(error) if error.code == code::INVALID_CONFIG => Vec::new(),
             other => other?.unwrap_or_default(),
         };
-        if let Some(first) = own.iter().find(is_asked_for) {
-            let given = own.iter().filter(is_asked_for).flat_map(Range::given);
-            let given = Some(given.copied().collect());
-            return Ok(choice(request, &config, first, range, given));
+        let is_asked_for = |range: &&Range| range.subnet() == subnet;
+        let of_subnet: Vec<&Range> = own.iter().filter(is_asked_for).collect();
+        if let Some(first) = of_subnet.first() {
+            refuse_empty(&of_subnet, part)?;
+            return Ok(of_range(first, part, false));
         }
         let Some(chosen) = ask(Some(subnet))? else {
-            return Ok(choice(request, &config, &whole(subnet)?, range, None));
+            return Ok(of_range(&whole(subnet)?, part, true));
         };
         let Some(found) = chosen.iter().find(is_asked_for) else {
             let chosen = list_of(&chosen);
             bail!("conflist {name} has no pool of {subnet}; it chooses {chosen}");
         };
-        Ok(choice(request, &config, found, range, None))
+        Ok(of_range(found, part, true))
     }
 }
 
-/// Refuses a sub-pool that has none of the pool's addresses.
-fn refuse_empty(pool: &Pool, given: &[Interval]) -> Result<()> {
-    if let Some(range) = pool.range {
-        let texts: Vec<String> = given.iter().map(Interval::to_string).collect();
-        ensure!(
-            given.iter().any(|interval| interval.overlaps(range.into())),
-            "SubPool: {range} has no address that can be given: the Pool {} gives {}",
-            pool.subnet,
-            texts.join(", ")
-        );
-    }
-    Ok(())
-}
-
-/// The choice of a range. `own` has the addresses that the chain gives of it by itself. If it is
-/// `None`, the chain is told the subnet, and Docker may choose another gateway.
-fn choice(
+fn id_of(
     request: &PoolRequest,
-    config: &Object,
-    found: &Range,
-    range: Option<IpNet>,
-    own: Option<Vec<Interval>>,
-) -> Choice {
-    let pool = Pool {
+    (subnet, range): (IpNet, Option<IpNet>),
+    conflist: Option<Conflist>,
+) -> PoolId {
+    PoolId {
         space: request.space.clone(),
-        conflist: request.conflist.clone(),
-        subnet: found.subnet(),
+        subnet,
         range,
-        facts: request.facts.clone(),
-        is_given: own.is_none(),
-        gateway: found.gateway(),
-        config: serde_json::to_string(config).expect("an object is JSON"),
+        options: request.options.clone(),
+        conflist,
+    }
+}
+
+/// Refuses a sub-pool that has none of the addresses of these ranges.
+fn refuse_empty(ranges: &[&Range], part: Option<IpNet>) -> Result<()> {
+    let Some(part) = part else {
+        return Ok(());
     };
-    let given = own.unwrap_or_else(|| vec![found.addresses()]);
-    Choice { pool, given }
+    let given: Vec<&Interval> = ranges.iter().flat_map(|range| range.given()).collect();
+    let texts: Vec<String> = given.iter().map(ToString::to_string).collect();
+    ensure!(
+        given.iter().any(|interval| interval.overlaps(part.into())),
+        "SubPool: {part} has no address that can be given: the Pool gives {}",
+        texts.join(", ")
+    );
+    Ok(())
 }
 
 /// The first pool of the family. It must not overlap with what the host uses: Docker

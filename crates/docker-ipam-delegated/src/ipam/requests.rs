@@ -6,11 +6,10 @@ use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail, ensure};
 use cni::NetworkName;
-use ipam::IpNet;
+use ipam::{Interval, IpNet};
 use serde::Deserialize;
 
 use crate::ipam::facts;
-use crate::state::pool::{Facts, Pool, whole};
 
 /// Options, as Docker passes them on.
 pub(crate) type Options = BTreeMap<String, String>;
@@ -31,9 +30,6 @@ pub(crate) struct RequestPool {
 pub(crate) struct ReleasePool {
     #[serde(rename = "PoolID")]
     pub(crate) pool_id: String,
-    /// The name of the file of the reference to drop. Only `ipamctl` sends it, not Docker.
-    #[serde(rename = "Reference", default)]
-    pub(crate) reference: Option<String>,
 }
 
 /// Body of `IpamDriver.RequestAddress` and `IpamDriver.ReleaseAddress`; a release has no options.
@@ -51,13 +47,13 @@ pub(crate) struct OfAddress {
 #[derive(Debug)]
 pub(crate) struct PoolRequest {
     /// The address space.
-    pub(crate) space: NetworkName,
+    pub(crate) space: String,
     /// The requested pool and sub-pool; `None` if the daemon is to choose.
     pub(crate) subnet: Option<(IpNet, Option<IpNet>)>,
     /// The network configuration whose chain serves the pool.
     pub(crate) conflist: Option<NetworkName>,
     /// The network's other options.
-    pub(crate) facts: Facts,
+    pub(crate) options: Options,
     /// True if a chosen pool should be of IPv6.
     pub(crate) v6: bool,
 }
@@ -82,7 +78,7 @@ impl PoolRequest {
                 Some((pool, Some(range)))
             }
         };
-        let (conflist, facts) = facts::of_network(request.options)?;
+        let (conflist, options) = facts::of_network(request.options)?;
         let parsed = conflist.map(|name| {
             let parsed = name.parse();
             parsed.with_context(|| format!("option conflist={name}"))
@@ -90,11 +86,9 @@ impl PoolRequest {
         Ok(Self {
             subnet,
             conflist: parsed.transpose()?,
-            facts,
+            options,
             v6: request.v6,
-            space: space
-                .parse()
-                .with_context(|| format!("AddressSpace: {space:?}"))?,
+            space,
         })
     }
 }
@@ -122,28 +116,34 @@ pub(crate) fn address(text: &str, subnet: IpNet) -> Result<Option<IpAddr>> {
     Ok(Some(ip))
 }
 
-/// Refuses a gateway that is the network's own address or the broadcast address of the
-/// subnet, as Docker's own IPAM driver does, and one that leaves no address in the
-/// sub-pool.
+/// Refuses the network's own address and the broadcast address of a subnet, as Docker's own IPAM
+/// driver does.
 ///
 /// # Errors
 ///
 /// The reason, naming the address.
-pub(crate) fn refuse_gateway(pool: &Pool, gateway: IpAddr) -> Result<()> {
-    let subnet = pool.subnet;
+pub(crate) fn refuse_ends(subnet: IpNet, ip: IpAddr) -> Result<()> {
     ensure!(
-        gateway != subnet.network(),
-        "Address: {gateway} is the network's own address of {subnet}; it can't be the gateway"
+        ip != subnet.network(),
+        "Address: {ip} is the network's own address of {subnet}; no interface can have it"
     );
     // IPv6 has no broadcast.
     ensure!(
-        gateway.is_ipv6() || gateway != subnet.broadcast(),
-        "Address: {gateway} is the broadcast address of {subnet}; it can't be the gateway"
+        ip.is_ipv6() || ip != subnet.broadcast(),
+        "Address: {ip} is the broadcast address of {subnet}; no interface can have it"
     );
-    if let Some(range) = pool.range {
-        let left = whole(subnet)?.addresses().intersection(range.into());
+    Ok(())
+}
+
+/// Refuses a gateway that is the only address of the sub-pool.
+///
+/// # Errors
+///
+/// The reason, naming the address.
+pub(crate) fn refuse_last(given: &[Interval], range: Option<IpNet>, gateway: IpAddr) -> Result<()> {
+    if let (Some(range), [only]) = (range, given) {
         ensure!(
-            left.is_none_or(|left| left.size() > 1 || !left.contains(gateway)),
+            only.size() > 1 || !only.contains(gateway),
             "Address: {gateway} is the only address of the SubPool {range}; as the gateway, it \
              leaves none for containers: --gateway or --ip-range must be another"
         );
@@ -172,7 +172,7 @@ mod tests {
             ("10.1.0.0/16".into(), "10.1.5.0/24".into())
         );
         assert_eq!(request.conflist.unwrap().as_str(), "web");
-        assert_eq!(request.facts["x"], "y");
+        assert_eq!(request.options["x"], "y");
     }
 
     #[test]
@@ -218,50 +218,19 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_is_a_hosts_address_and_leaves_one_for_a_container() {
-        let refused = |range: Option<&str>, gateway: &str| {
-            let subnet = if gateway.contains(':') {
-                "fd00::/64"
-            } else {
-                "10.1.0.0/24"
-            };
-            let gateway = gateway.parse().unwrap();
-            let range = range.map(|text| text.parse().unwrap());
-            let pool = Pool {
-                range,
-                ..Pool::example(subnet)
-            };
-            let refused = refuse_gateway(&pool, gateway);
-            refused
-                .err()
-                .map_or_else(String::new, |why| why.to_string())
+    fn an_end_of_the_subnet_is_told_by_its_kind() {
+        let refused = |subnet: &str, ip: &str| {
+            let refused = refuse_ends(subnet.parse().unwrap(), ip.parse().unwrap());
+            refused.err().map(|why| why.to_string()).unwrap_or_default()
         };
-        for (range, gateway, why) in [
-            (None, "10.1.0.0", "10.1.0.0 is the network's own address"),
-            (None, "10.1.0.255", "10.1.0.255 is the broadcast address"),
-            (None, "fd00::", "fd00:: is the network's own address"),
-            (
-                Some("10.1.0.7/32"),
-                "10.1.0.7",
-                "10.1.0.7 is the only address of the SubPool 10.1.0.7/32",
-            ),
-            // Its other address is the network's own.
-            (
-                Some("10.1.0.0/31"),
-                "10.1.0.1",
-                "10.1.0.1 is the only address of the SubPool 10.1.0.0/31",
-            ),
+        for (subnet, ip, why) in [
+            ("10.1.0.0/24", "10.1.0.0", "10.1.0.0 is the network's own"),
+            ("10.1.0.0/24", "10.1.0.255", "10.1.0.255 is the broadcast"),
+            ("fd00::/64", "fd00::", "fd00:: is the network's own"),
         ] {
-            let said = refused(range, gateway);
-            assert!(said.contains(why), "{gateway}: {said}");
+            assert!(refused(subnet, ip).contains(why));
         }
-        for (range, gateway) in [
-            (None, "10.1.0.254"),
-            (None, "fd00::ffff:ffff:ffff:ffff"),
-            (Some("10.1.0.7/32"), "10.1.0.1"),
-            (Some("10.1.0.2/31"), "10.1.0.2"),
-        ] {
-            assert_eq!(refused(range, gateway), "", "{gateway}");
-        }
+        assert_eq!(refused("10.1.0.0/24", "10.1.0.254"), "");
+        assert_eq!(refused("fd00::/64", "fd00::ffff:ffff:ffff:ffff"), "");
     }
 }

@@ -2,74 +2,65 @@
 //! configuration's plugins make the interface that Docker takes into the container.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use chain::OwnRecord;
-use cni::NetworkConfig;
+use chain::record::{networks, record_of};
+use cni::{NetworkConfig, NetworkName};
 use ipam::IpNet;
 use serde_json::json;
 
 use crate::http::answer::Answer;
 use crate::http::refusal::message;
+use crate::ipam::chain_config::parse;
 use crate::ipam::conflists;
 use crate::ipam::facts;
 use crate::network::cni_result::CniResult;
+use crate::network::endpoint::{Endpoint, attachment};
 use crate::network::endpoint_answers::{joined, offered};
-use crate::network::live_endpoints::LiveEndpoint;
 use crate::network::namespaces::Namespace;
 use crate::network::network_bodies::{CreateEndpoint, Interface, OfEndpoint};
-use crate::network::network_driver::NetworkDriver;
+use crate::network::network_driver::{Network, NetworkDriver};
 use crate::network::plugin_list;
-use crate::state::endpoint::{Endpoint, Network};
-use crate::state::files::UNWRITTEN;
-use crate::state::pool::network_config;
-use crate::state::record::Plugged;
-use crate::threads::lock;
+use crate::network::ports;
+use crate::records::{EndpointLine, PortMapping};
 
 impl NetworkDriver {
     /// `CreateEndpoint`.
     ///
     /// # Errors
     ///
-    /// The endpoint exists; or a plugin's error, after all plugins have been undone.
-    pub(crate) fn create_endpoint(self: &Arc<Self>, request: CreateEndpoint) -> Result<Answer> {
-        let network = self.network(&request.of.network_id)?;
-        self.collect();
-        let id = request.of.endpoint_id;
-        ensure!(
-            !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric()),
-            "EndpointID: {id:?} is no ID"
-        );
+    /// The endpoint exists; a port can't be published; or a plugin's error, after all plugins have
+    /// been undone.
+    pub(crate) fn create_endpoint(self: &Arc<Self>, request: &CreateEndpoint) -> Result<Answer> {
+        let of = &request.of;
+        let network = self.network(&of.network_id)?;
         let of_network = || format!("network {}", network.conflist);
         let list = conflists::find(&self.conf_dir, &network.conflist)?;
-        let list = network_config(&list)?;
+        let list = parse(&list)?;
         plugin_list::find_all(&list, &self.environment).with_context(of_network)?;
-        let endpoint = new_endpoint(&network, list, &id, &request.interface);
-        let live = LiveEndpoint::new(endpoint.clone());
-        let calls = Arc::clone(&live.calls);
-        let call_of_this = lock(&calls);
-        let is_new = self.endpoints.add(live);
-        ensure!(is_new, "EndpointID: {id} exists already");
-        lock(&self.taken).insert(endpoint.container_id());
-        let record = self.begin_record(&endpoint).inspect_err(|_| {
-            // Nothing was made.
-            self.endpoints.remove(&id);
-        })?;
-        let made = self.make(&record, endpoint, &request.interface);
+        let ports = ports::published(&request.options).with_context(of_network)?;
+        ensure!(
+            ports.is_empty() || plugin_list::publishes_ports(&list)?,
+            "network {}: ports can't be published (-p): its configuration has no plugin with the \
+             capability portMappings, such as portmap",
+            network.conflist
+        );
+        let mut endpoint = new_endpoint(&network, list, of, &request.interface, ports);
+        let record = endpoint.begin(&self.records, &self.environment)?;
+        let made = self.make(&record, &mut endpoint, &request.interface);
         drop(record);
         // If the network was deleted meanwhile, this endpoint must not stay.
-        let made = made.and_then(|answer| self.network(&network.id).map(|_| answer));
-        drop(call_of_this);
+        let made = made.and_then(|answer| self.network(&of.network_id).map(|_| answer));
+        let name = endpoint.config.name().clone();
+        let id = of.endpoint_id.clone();
         let answer = made.with_context(of_network);
-        let answer = answer.inspect_err(|error| self.abandon(&id, &message(error)))?;
+        let answer = answer.inspect_err(|error| self.abandon(&name, &id, &message(error)))?;
         let driver = Arc::clone(self);
         Ok(answer.then(move |is_delivered| {
             if !is_delivered {
-                driver.abandon(
-                    &id,
-                    "Docker closed the connection before it got this endpoint",
-                );
+                let why = "Docker closed the connection before it got this endpoint";
+                driver.abandon(&name, &id, why);
             }
         }))
     }
@@ -78,22 +69,17 @@ impl NetworkDriver {
     fn make(
         &self,
         record: &OwnRecord,
-        mut endpoint: Endpoint,
+        endpoint: &mut Endpoint,
         interface: &Interface,
     ) -> Result<Answer> {
         let execution = self.execution(Some(record));
-        let id = endpoint.plugged.id.clone();
-        Namespace::of(&id).make(&execution)?;
-        let results = plugin_list::add(&execution, &endpoint)?;
+        Namespace::of(&endpoint.line.id).make(&execution)?;
+        let results = plugin_list::add(&execution, endpoint)?;
         endpoint.result = results.last().cloned();
-        let result = read_result(&endpoint);
-        // The undo needs the result, also if it can't be read or written below.
-        self.endpoints.change(&id, |live| {
-            live.endpoint = endpoint;
-            live.since = Instant::now();
-        });
-        let interface = offered(interface, &result?);
-        record.added(&results).context(UNWRITTEN)?;
+        let interface = offered(interface, &read_result(endpoint)?);
+        record
+            .note_added(&results)
+            .context("the daemon's state can't be written")?;
         Ok(Answer::of(&json!({"Interface": interface})))
     }
 
@@ -103,7 +89,9 @@ impl NetworkDriver {
     ///
     /// Those of the failed plugins.
     pub(crate) fn delete_endpoint(&self, request: &OfEndpoint) -> Result<Answer> {
-        self.end_endpoint(&request.endpoint_id)?;
+        if let Some(network) = self.configuration_of(&request.endpoint_id)? {
+            self.end_endpoint(&network, &request.endpoint_id)?;
+        }
         Ok(Answer::nothing())
     }
 
@@ -113,7 +101,7 @@ impl NetworkDriver {
     ///
     /// The endpoint is unknown.
     pub(crate) fn endpoint_info(&self, request: &OfEndpoint) -> Result<Answer> {
-        let Endpoint { netns, result, .. } = self.endpoint(request)?.endpoint;
+        let Endpoint { netns, result, .. } = self.endpoint(request)?;
         let value = json!({"namespace": netns, "result": result});
         Ok(Answer::of(&json!({"Value": value})))
     }
@@ -124,17 +112,16 @@ impl NetworkDriver {
     ///
     /// The endpoint is unknown, or the interface can't be moved.
     pub(crate) fn join(self: &Arc<Self>, request: &OfEndpoint) -> Result<Answer> {
-        let LiveEndpoint { calls, .. } = self.endpoint(request)?;
-        let _call = lock(&calls);
-        // Looked up again: the endpoint may have ended during the wait for the lock.
-        let endpoint = self.endpoint(request)?.endpoint;
-        let id = endpoint.plugged.id.clone();
+        let network = self.endpoint(request)?.config.name().clone();
+        let id = request.endpoint_id.clone();
+        let record = OwnRecord::open(&self.records, &network, &attachment(&id)?)?;
+        // Read again: the endpoint may have ended during the wait for the lock.
+        let endpoint = self.endpoint(request)?;
         let mut result = read_result(&endpoint)?;
-        let is_internal = self.network(&endpoint.plugged.network)?.is_internal;
-        let record = self.lock_endpoint(&endpoint)?;
         let namespace = Namespace::of(&id);
         namespace.move_out(&self.execution(record.as_ref()))?;
-        if is_internal {
+        drop(record);
+        if self.network(&request.network_id)?.is_internal {
             result.routes.retain(|route| route.dst.prefix_len() > 0);
         }
         let joined = joined(&result, namespace.outside());
@@ -159,31 +146,39 @@ impl NetworkDriver {
 
     /// Moves the interface of an endpoint back into the endpoint's own namespace.
     fn take_back(&self, id: &str) -> Result<()> {
-        let Some(live) = self.endpoints.get(id) else {
+        let Some(network) = self.configuration_of(id)? else {
             return Ok(());
         };
-        let _call = lock(&live.calls);
-        if self.endpoints.same(&live).is_none() {
-            return Ok(());
+        match OwnRecord::open(&self.records, &network, &attachment(id)?)? {
+            Some(record) => Namespace::of(id).move_back(&self.execution(Some(&record))),
+            None => Ok(()),
         }
-        let record = self.lock_endpoint(&live.endpoint)?;
-        Namespace::of(id).move_back(&self.execution(record.as_ref()))
     }
 
     /// The endpoint that a call names, if it is made completely.
-    fn endpoint(&self, request: &OfEndpoint) -> Result<LiveEndpoint> {
+    fn endpoint(&self, request: &OfEndpoint) -> Result<Endpoint> {
         self.network(&request.network_id)?;
         let id = &request.endpoint_id;
-        let live = self.endpoints.get(id);
-        let is_of_call = |live: &LiveEndpoint| {
-            let Endpoint {
-                plugged, result, ..
-            } = &live.endpoint;
-            plugged.network == request.network_id && result.is_some()
+        let endpoint = match self.configuration_of(id)? {
+            Some(network) => Endpoint::read(&self.records, &network, id)?,
+            None => None,
         };
-        live.filter(is_of_call).with_context(|| {
+        let is_of_call =
+            |endpoint: &Endpoint| endpoint.line.network == request.network_id && endpoint.is_made;
+        endpoint.filter(is_of_call).with_context(|| {
             format!("EndpointID: {id:?} is no endpoint that was created and not deleted")
         })
+    }
+
+    /// The name of the network configuration of an endpoint; `None` if it has no record.
+    fn configuration_of(&self, id: &str) -> Result<Option<NetworkName>> {
+        let attachment = attachment(id)?;
+        for network in networks(&self.records)? {
+            if record_of(&self.records, &network, &attachment)?.is_some() {
+                return Ok(Some(network));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -193,14 +188,14 @@ fn read_result(endpoint: &Endpoint) -> Result<CniResult> {
     CniResult::read(result.context("the plugins' result is not known")?)
 }
 
-/// The endpoint of this ID in a network, with this network configuration.
+/// A new endpoint in a network, with this network configuration.
 fn new_endpoint(
     network: &Network,
     config: NetworkConfig,
-    id: &str,
+    of: &OfEndpoint,
     interface: &Interface,
+    ports: Vec<PortMapping>,
 ) -> Endpoint {
-    let mac = &interface.mac_address;
     let addresses = [&interface.address, &interface.address_v6].into_iter();
     let addresses = addresses.filter(|address| !address.is_empty());
     let with_gateway = |address: &String| {
@@ -208,16 +203,18 @@ fn new_endpoint(
         (address.clone(), gateway)
     };
     Endpoint {
-        plugged: Plugged {
-            id: id.to_owned(),
-            network: network.id.clone(),
-            mac: mac.clone(),
+        line: EndpointLine {
+            id: of.endpoint_id.clone(),
+            network: of.network_id.clone(),
+            mac: interface.mac_address.clone(),
             addresses: addresses.map(with_gateway).collect(),
+            ports,
         },
         config,
-        netns: Namespace::of(id).path(),
-        args: facts::cni_args(&network.facts, mac),
+        netns: Namespace::of(&of.endpoint_id).path(),
+        args: facts::cni_args(&network.options, None),
         result: None,
+        is_made: false,
     }
 }
 
@@ -237,31 +234,29 @@ mod tests {
     #[test]
     fn an_address_of_dockers_has_the_gateway_of_its_subnet() {
         let network = Network {
-            id: "n".to_owned(),
             conflist: "web".to_owned(),
-            facts: [("team".to_owned(), "shop".to_owned())].into(),
+            options: [("team".to_owned(), "shop".to_owned())].into(),
             gateways: vec!["10.1.0.1/24".to_owned(), "10.2.0.1/24".to_owned()],
-            is_internal: false,
+            ..Network::default()
         };
         let interface = Interface {
             address: "10.2.0.7/24".to_owned(),
-            mac_address: "02:42:00:00:00:01".to_owned(),
             ..Interface::default()
         };
         let config = br#"{"cniVersion":"1.0.0","name":"web"}"#;
         let config = NetworkConfig::parse(config.to_vec()).unwrap();
-        let endpoint = new_endpoint(&network, config, "e", &interface);
+        let of = OfEndpoint {
+            network_id: "n".to_owned(),
+            endpoint_id: "e".to_owned(),
+        };
+        let endpoint = new_endpoint(&network, config, &of, &interface, Vec::new());
         assert_eq!(
-            endpoint.plugged.addresses,
+            endpoint.line.addresses,
             [("10.2.0.7/24".to_owned(), "10.2.0.1".to_owned())]
         );
-        assert_eq!(
-            endpoint.args,
-            "IgnoreUnknown=1;team=shop;MAC=02:42:00:00:00:01"
-        );
-        assert_eq!(
-            (endpoint.container_id().as_str(), endpoint.netns.as_str()),
-            ("docker-e", "/run/netns/docker-e")
-        );
+        assert_eq!(endpoint.args, "IgnoreUnknown=1;team=shop");
+        let names = (endpoint.container_id(), endpoint.netns);
+        assert_eq!(names.0, "docker-e");
+        assert_eq!(names.1, "/run/netns/docker-e");
     }
 }

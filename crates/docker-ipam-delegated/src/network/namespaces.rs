@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use state_files::is_namespace;
 
-use crate::state::record::IFNAME;
+use crate::records::IFNAME;
 
 /// The namespace of an endpoint, and the name of its interface outside.
 #[derive(Clone, Debug)]

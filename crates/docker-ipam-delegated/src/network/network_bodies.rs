@@ -23,6 +23,7 @@ pub(crate) struct CreateNetwork {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(crate) struct Subnet {
+    pub(crate) address_space: String,
     pub(crate) pool: String,
     pub(crate) gateway: String,
 }
@@ -51,6 +52,8 @@ pub(crate) struct CreateEndpoint {
     pub(crate) of: OfEndpoint,
     #[serde(default)]
     pub(crate) interface: Interface,
+    #[serde(default)]
+    pub(crate) options: BTreeMap<String, Value>,
 }
 
 /// An interface, in the call and in its answer.

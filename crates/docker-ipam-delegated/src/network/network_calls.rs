@@ -3,23 +3,23 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::http::answer::Answer;
 use crate::ipam::conflists;
 use crate::ipam::facts;
 use crate::network::network_bodies::{CreateNetwork, OfNetwork, Subnet};
-use crate::network::network_driver::{LiveNetwork, NetworkDriver};
-use crate::state::endpoint::Network;
-use crate::state::files::UNWRITTEN;
-use crate::threads::lock;
+use crate::network::network_driver::{Network, NetworkDriver};
 
 /// The option that holds the driver's own options (`netlabel.GenericData`).
 const OPTIONS: &str = "com.docker.network.generic";
 
 /// The option of a network without a default route (`--internal`, `netlabel.Internal`).
 const INTERNAL: &str = "com.docker.network.internal";
+
+/// The address space of Docker's own IPAM driver.
+const DOCKERS_OWN: &str = "LocalDefault";
 
 impl NetworkDriver {
     /// `CreateNetwork`. A repeated call for the same network is no error: a network holds nothing.
@@ -32,29 +32,30 @@ impl NetworkDriver {
         let text =
             |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
         let options = generic.into_iter().flatten().filter_map(text).collect();
-        let (conflist, facts) = facts::of_network(options)?;
+        let (conflist, options) = facts::of_network(options)?;
         let conflist = conflist.context("option conflist is missing: give -o conflist=NAME, the network configuration whose plugins make the network")?;
         conflists::find(&self.conf_dir, &conflist)?;
-        let of_docker = |subnet: &&Subnet| !subnet.gateway.is_empty() && !subnet.pool.is_empty();
-        let subnets = request.v4.iter().chain(&request.v6).filter(of_docker);
+        let subnets: Vec<&Subnet> = request.v4.iter().chain(&request.v6).collect();
+        if subnets
+            .iter()
+            .any(|subnet| subnet.address_space == DOCKERS_OWN)
+        {
+            tracing::warn!(
+                conflist,
+                "Docker's own IPAM driver gives the addresses of this network, past the pools of \
+                 its configuration: create it with --ipam-driver null or ipam-delegated"
+            );
+        }
+        let of_docker = |subnet: &&&Subnet| !subnet.gateway.is_empty() && !subnet.pool.is_empty();
+        let gateways = subnets.iter().filter(of_docker);
         let network = Network {
-            id: request.network_id,
             conflist,
-            facts,
-            gateways: subnets.map(|subnet| subnet.gateway.clone()).collect(),
+            options,
+            gateways: gateways.map(|subnet| subnet.gateway.clone()).collect(),
             is_internal: request.options.get(INTERNAL) == Some(&Value::Bool(true)),
         };
-        let id = network.id.clone();
-        let mut networks = lock(&self.networks);
-        let known = networks.get(&id);
-        let is_same = known.is_none_or(|known| known.network == network);
-        ensure!(is_same, "NetworkID: {id} exists already");
-        let file = self.files.networks.make(&network).context(UNWRITTEN)?;
-        let earlier = networks.insert(id.clone(), LiveNetwork::new(file.clone(), network));
-        drop(networks);
-        if let Some(earlier) = earlier {
-            self.files.networks.remove(&earlier.file);
-        }
+        let id = request.network_id;
+        self.write_network(&id, &network)?;
         let driver = Arc::clone(self);
         Ok(Answer::nothing().then(move |is_delivered| {
             if !is_delivered {
@@ -62,13 +63,8 @@ impl NetworkDriver {
                     network = id,
                     "Docker closed the connection before it got this network"
                 );
-                // Docker may have repeated the call.
-                let is_of_this_call = |live: &LiveNetwork| live.file == file;
-                let mut networks = lock(&driver.networks);
-                if networks.get(&id).is_some_and(is_of_this_call) {
-                    networks.remove(&id);
-                    driver.files.networks.remove(&file);
-                }
+                // What can't be removed is the sweep's.
+                let _ = driver.remove_network(&id);
             }
         }))
     }
@@ -78,29 +74,13 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// An endpoint of the network can't be undone.
-    pub(crate) fn delete_network(&self, request: OfNetwork) -> Result<Answer> {
-        // From here on, no endpoint can be made in it.
-        let network = lock(&self.networks).remove(&request.network_id);
-        if let Err(why) = self.end_all_of(&request.network_id) {
-            if let Some(network) = network {
-                lock(&self.networks).insert(request.network_id, network);
-            }
-            return Err(why);
+    pub(crate) fn delete_network(&self, request: &OfNetwork) -> Result<Answer> {
+        let id = &request.network_id;
+        for endpoint in self.endpoints_of_network(id)? {
+            tracing::warn!(endpoint.line.id, "undone, since its network is deleted");
+            self.end_endpoint(endpoint.config.name(), &endpoint.line.id)?;
         }
-        if let Some(network) = network {
-            // The removal is one step, so there is nothing to finish after a kill.
-            self.files.networks.remove(&network.file);
-        }
+        self.remove_network(id)?;
         Ok(Answer::nothing())
-    }
-
-    fn end_all_of(&self, network: &str) -> Result<()> {
-        let mut left = self.endpoints.all();
-        left.retain(|live| live.endpoint.plugged.network == network);
-        for live in left {
-            tracing::warn!(endpoint = live.id(), "undone, since its network is deleted");
-            self.end_endpoint(live.id())?;
-        }
-        Ok(())
     }
 }

@@ -1,100 +1,171 @@
-//! Docker's network driver: its parts.
+//! Docker's network driver: its parts, and the files of its networks.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result};
-use cni::Environment;
+use anyhow::{Context, Result, bail, ensure};
+use chain::{Execution, OwnRecord};
+use cni::{Environment, NetworkName};
+use serde::{Deserialize, Serialize};
+use state_files::{StateFolder, names_in};
 
 use crate::command_line::CommandLine;
+use crate::docker::engine::Engine;
 use crate::ipam::plugins::for_plugins;
-use crate::network::live_endpoints::LiveEndpoints;
-use crate::state::endpoint;
-use crate::state::endpoint::Network;
-use crate::state::files::Files;
-use crate::state::unread::UnreadFiles;
-use crate::threads::{Turns, lock};
+use crate::ipam::requests::Options;
+use crate::records::ENDPOINTS;
 
-/// Calls of this driver at once: each may start processes.
-const CALLS_AT_ONCE: usize = 32;
+/// The folder of the networks' files in the daemon's state folder.
+const NETWORKS: &str = "networks";
+
+/// End of the names of these files.
+const SUFFIX: &str = ".json";
+
+/// The longest that a plugin may take: the kubelet's default time for a runtime's call
+/// (`runtimeRequestTimeout`).
+const LONGEST: Duration = Duration::from_secs(120);
 
 /// The driver.
 pub(crate) struct NetworkDriver {
-    pub(crate) files: Arc<Files>,
+    /// The folder of the networks' files.
+    folder: StateFolder,
+    path: PathBuf,
     /// The folder of the records of endpoints.
     pub(crate) records: PathBuf,
     pub(crate) conf_dir: PathBuf,
     /// The environment of plugins.
     pub(crate) environment: Environment,
-    /// The networks by Docker's IDs.
-    pub(crate) networks: Mutex<HashMap<String, LiveNetwork>>,
-    pub(crate) endpoints: LiveEndpoints,
-    /// The files of earlier daemons that were taken in, and the container IDs of all endpoints
-    /// that were taken in or made.
-    pub(crate) taken: Mutex<BTreeSet<String>>,
-    pub(crate) unread: UnreadFiles,
-    /// Turns of Docker's calls.
-    pub(crate) turns: Turns,
+    /// The endpoints that are to be undone: the name of the configuration, and Docker's ID.
+    pub(crate) unfinished: Mutex<BTreeSet<(NetworkName, String)>>,
 }
 
-/// A network that Docker has.
-pub(crate) struct LiveNetwork {
-    /// The name of its file.
-    pub(crate) file: String,
-    pub(crate) network: Network,
-    /// Time from which it is known.
-    pub(crate) since: Instant,
-}
-
-impl LiveNetwork {
-    /// A network that is known from now on.
-    pub(crate) fn new(file: String, network: Network) -> Self {
-        Self {
-            file,
-            network,
-            since: Instant::now(),
-        }
-    }
+/// A network, as its file has it: Docker passes its options only once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Network {
+    /// The name of the network configuration.
+    pub(crate) conflist: String,
+    /// The other options.
+    pub(crate) options: Options,
+    /// Gateways of Docker's own subnets.
+    pub(crate) gateways: Vec<String>,
+    /// True if its containers get no default route (`--internal`).
+    pub(crate) is_internal: bool,
 }
 
 impl NetworkDriver {
-    /// A driver that knows no network.
-    pub(crate) fn new(arguments: &CommandLine, files: Arc<Files>) -> Arc<Self> {
-        Arc::new(Self {
-            files,
-            records: endpoint::records(&arguments.state_dir),
+    /// The driver of the networks in the daemon's state folder.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error of the folder.
+    pub(crate) fn new(arguments: &CommandLine) -> Result<Arc<Self>> {
+        let path = arguments.state_dir.join(NETWORKS);
+        let folder = StateFolder::create(&path).with_context(|| format!("{}", path.display()))?;
+        Ok(Arc::new(Self {
+            folder,
+            path,
+            records: arguments.state_dir.join(ENDPOINTS),
             conf_dir: arguments.conf_dir.clone(),
             environment: for_plugins(&arguments.cni_path),
-            networks: Mutex::default(),
-            endpoints: LiveEndpoints::default(),
-            taken: Mutex::default(),
-            unread: UnreadFiles::default(),
-            turns: Turns::new(CALLS_AT_ONCE),
-        })
+            unfinished: Mutex::default(),
+        }))
+    }
+
+    /// The network of this ID; `None` if Docker has created no such network.
+    ///
+    /// # Errors
+    ///
+    /// Its file can't be read.
+    pub(crate) fn find_network(&self, id: &str) -> Result<Option<Network>> {
+        let file = file_of(id)?;
+        let of_file = || self.path.join(&file).display().to_string();
+        match self.folder.read(&file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(of_file),
+            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes).with_context(of_file)?)),
+        }
     }
 
     /// The network of this ID.
     ///
     /// # Errors
     ///
-    /// Docker has created no such network.
+    /// Docker has created no such network, or its file can't be read.
     pub(crate) fn network(&self, id: &str) -> Result<Network> {
-        let networks = lock(&self.networks);
-        let live = networks.get(id).with_context(|| {
+        let network = self.find_network(id)?;
+        network.with_context(|| {
             format!("NetworkID: {id:?} is no network that was created and not deleted")
-        })?;
-        Ok(live.network.clone())
+        })
     }
 
-    /// True if there is neither a network nor an endpoint.
-    pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.networks).is_empty() && self.endpoints.all().is_empty()
+    /// Writes the file of a network.
+    ///
+    /// # Errors
+    ///
+    /// Another network has the ID; an I/O error.
+    pub(crate) fn write_network(&self, id: &str, network: &Network) -> Result<()> {
+        if let Some(other) = self.find_network(id)?
+            && other != *network
+        {
+            bail!("NetworkID: {id} exists already");
+        }
+        let bytes = serde_json::to_vec(network).expect("a network is JSON");
+        let written = self.folder.replace(&file_of(id)?, &bytes);
+        written.context("the daemon's state can't be written")
     }
 
-    /// True if an endpoint that Docker doesn't have could not be undone yet.
-    pub(crate) fn has_abandoned(&self) -> bool {
-        self.endpoints.all().iter().any(|live| live.is_abandoned)
+    /// Removes the file of a network. A missing one is no error.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error.
+    pub(crate) fn remove_network(&self, id: &str) -> Result<()> {
+        let file = file_of(id)?;
+        let of_file = || self.path.join(&file).display().to_string();
+        self.folder.remove(&file).with_context(of_file)
     }
+
+    /// The IDs of the networks that were created at least this long ago.
+    pub(crate) fn networks_of_age(&self, age: Duration) -> Vec<String> {
+        let names = names_in(&self.path).unwrap_or_default().into_iter();
+        let is_old = |name: &String| {
+            let changed = std::fs::metadata(self.path.join(name)).and_then(|file| file.modified());
+            let changed = changed.ok();
+            let since = changed.and_then(|time| SystemTime::now().duration_since(time).ok());
+            since.is_some_and(|since| since >= age)
+        };
+        let old = names.filter(is_old);
+        old.filter_map(|name| Some(name.strip_suffix(SUFFIX)?.to_owned()))
+            .collect()
+    }
+
+    /// Forgets those of these networks that Docker doesn't have. They hold nothing themselves.
+    pub(crate) fn sweep_networks(&self, networks: &[String], docker: &Engine) {
+        for id in networks {
+            if docker.has_lost_network(id) {
+                tracing::warn!(network = id, "forgotten: Docker doesn't have it");
+                if let Err(error) = self.remove_network(id) {
+                    tracing::warn!("{error:#}");
+                }
+            }
+        }
+    }
+
+    /// The execution of programs for an endpoint, which inherit the lock of its record.
+    pub(crate) fn execution<'a>(&'a self, record: Option<&'a OwnRecord>) -> Execution<'a> {
+        Execution {
+            environment: &self.environment,
+            timeout: LONGEST,
+            record,
+        }
+    }
+}
+
+fn file_of(network_id: &str) -> Result<String> {
+    let is_id = !network_id.is_empty() && network_id.bytes().all(|b| b.is_ascii_alphanumeric());
+    ensure!(is_id, "NetworkID: {network_id:?} is no ID");
+    Ok(format!("{network_id}{SUFFIX}"))
 }

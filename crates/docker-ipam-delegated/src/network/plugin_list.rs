@@ -3,18 +3,36 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use chain::{Execution, SearchPath};
 use cni::{Command, DelegateName, Environment, NetworkConfig, Object};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::http::refusal::message;
+use crate::ipam::chain_config::parse;
 use crate::ipam::plugins::DelegateLog;
+use crate::network::endpoint::Endpoint;
 use crate::network::namespaces::is_there;
-use crate::state::endpoint::Endpoint;
-use crate::state::pool::network_config;
-use crate::state::record::{IFNAME, Plugged};
+use crate::records::{EndpointLine, IFNAME};
+
+/// The capability of a plugin that publishes ports (CNI's `CONVENTIONS.md`).
+const PORT_MAPPINGS: &str = "portMappings";
+
+/// True if a plugin of the list publishes ports.
+///
+/// # Errors
+///
+/// The list's capabilities are wrong.
+pub(crate) fn publishes_ports(list: &NetworkConfig) -> Result<bool> {
+    for plugin in plugins(list)? {
+        let capabilities: Object = plugin.read("", "capabilities")?.unwrap_or_default();
+        if capabilities.read("capabilities", PORT_MAPPINGS)? == Some(true) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
 
 /// Refuses a configuration with a plugin that isn't installed: an endpoint could not be undone.
 ///
@@ -63,10 +81,8 @@ pub(crate) fn del(execution: &Execution<'_>, endpoint: &Endpoint) -> Result<()> 
             failed.push(message(&error));
         }
     }
-    match failed.is_empty() {
-        true => Ok(()),
-        false => bail!(failed.join("; ")),
-    }
+    ensure!(failed.is_empty(), failed.join("; "));
+    Ok(())
 }
 
 fn call(
@@ -90,7 +106,7 @@ fn call(
         environment: &environment,
         ..*execution
     };
-    let config = network_config(config)?;
+    let config = parse(config)?;
     let output = execution.plugin(command, &name(plugin)?, &config, &DelegateLog)?;
     Ok(output.map(|output| output.json().to_owned()))
 }
@@ -121,9 +137,21 @@ fn config(plugin: &Object, endpoint: &Endpoint, result: Option<&RawValue>) -> Re
     config.set("name", endpoint.config.name());
     let capabilities: Object = plugin.read("", "capabilities")?.unwrap_or_default();
     config.remove("capabilities");
-    let Plugged { mac, addresses, .. } = &endpoint.plugged;
+    let EndpointLine {
+        mac,
+        addresses,
+        ports,
+        ..
+    } = &endpoint.line;
+    let mut runtime = Object::new();
     if capabilities.read("capabilities", "mac")? == Some(true) && !mac.is_empty() {
-        config.set("runtimeConfig", &json!({"mac": mac}));
+        runtime.set("mac", mac);
+    }
+    if capabilities.read("capabilities", PORT_MAPPINGS)? == Some(true) && !ports.is_empty() {
+        runtime.set(PORT_MAPPINGS, ports);
+    }
+    if runtime.keys().next().is_some() {
+        config.set("runtimeConfig", &runtime);
     }
     if let Some(ipam) = config.read("", "ipam")?
         && !addresses.is_empty()
@@ -139,9 +167,12 @@ fn config(plugin: &Object, endpoint: &Endpoint, result: Option<&RawValue>) -> Re
 /// The `ipam` section for addresses that Docker gives: the reference plugin `static`, with
 /// the routes and the DNS of the configuration.
 fn given_addresses(ipam: &Object, addresses: &[(String, String)]) -> Object {
-    let address = |(address, gateway): &(String, String)| match gateway.is_empty() {
-        true => json!({"address": address}),
-        false => json!({"address": address, "gateway": gateway}),
+    let address = |(address, gateway): &(String, String)| {
+        if gateway.is_empty() {
+            json!({"address": address})
+        } else {
+            json!({"address": address, "gateway": gateway})
+        }
     };
     let addresses: Vec<_> = addresses.iter().map(address).collect();
     let mut given = Object::new();
@@ -160,6 +191,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::records::PortMapping;
 
     fn list() -> NetworkConfig {
         let list = json!({"cniVersion": "1.0.0", "name": "net", "plugins": []});
@@ -172,16 +204,16 @@ mod tests {
 
     fn endpoint() -> Endpoint {
         Endpoint {
-            plugged: Plugged {
+            line: EndpointLine {
                 id: "e1".to_owned(),
-                network: "n1".to_owned(),
                 mac: "02:42:0a:00:00:02".to_owned(),
-                addresses: Vec::new(),
+                ..EndpointLine::default()
             },
             config: list(),
             netns: "/nowhere".to_owned(),
             args: String::new(),
             result: None,
+            is_made: false,
         }
     }
 
@@ -201,9 +233,29 @@ mod tests {
     }
 
     #[test]
+    fn published_ports_go_to_the_plugin_that_publishes_them() {
+        let mut endpoint = endpoint();
+        endpoint.line.ports = vec![PortMapping {
+            host_port: 8080,
+            container_port: 80,
+            protocol: "tcp".to_owned(),
+            host_ip: String::new(),
+        }];
+        let plugin = json!({"type": "portmap", "capabilities": {"portMappings": true}});
+        assert_eq!(
+            config_of(&plugin, &endpoint)["runtimeConfig"],
+            json!({"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]})
+        );
+        assert_eq!(
+            config_of(&json!({"type": "bridge"}), &endpoint).get("runtimeConfig"),
+            None
+        );
+    }
+
+    #[test]
     fn dockers_addresses_take_the_place_of_the_configurations() {
         let mut endpoint = endpoint();
-        endpoint.plugged.addresses = vec![("10.0.0.5/24".to_owned(), "10.0.0.1".to_owned())];
+        endpoint.line.addresses = vec![("10.0.0.5/24".to_owned(), "10.0.0.1".to_owned())];
         let plugin = json!({"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.0.0.0/24", "routes": [{"dst": "0.0.0.0/0"}]}});
         assert_eq!(
             config_of(&plugin, &endpoint)["ipam"],

@@ -1,109 +1,140 @@
-//! Undoes an endpoint: the effects of `CreateEndpoint` and `Join`, whatever part of them there is.
+//! Undoes endpoints: the effects of `CreateEndpoint` and `Join`, whatever part of them there is.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Result;
+use chain::OwnRecord;
+use chain::record::{ListedRecord, RecordState, attachments, networks, records};
+use cni::NetworkName;
 
+use crate::docker::engine::Engine;
 use crate::http::refusal::message;
-use crate::network::live_endpoints::LiveEndpoint;
+use crate::network::endpoint::{Endpoint, attachment};
 use crate::network::namespaces::Namespace;
 use crate::network::network_driver::NetworkDriver;
 use crate::network::plugin_list;
-use crate::state::endpoint::Endpoint;
-use crate::threads::{lock, run_jobs};
+use crate::threads::lock;
 
-/// The longest that a call waits until abandoned endpoints are undone. The undo continues after
-/// that.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Abandoned endpoints that are undone at once.
-const AT_ONCE: usize = 4;
+/// The start of the container IDs of endpoints.
+const PREFIX: &str = "docker-";
 
 impl NetworkDriver {
     /// Undoes the endpoint of this ID, if it exists, after the call that works on it.
     ///
     /// # Errors
     ///
-    /// Those of the failed plugins. The undo is repeated before the next endpoint is made.
-    pub(crate) fn end_endpoint(&self, id: &str) -> Result<()> {
-        let Some(live) = self.endpoints.get(id) else {
-            return Ok(());
-        };
-        let _call = lock(&live.calls);
-        self.end_locked(&live)
-    }
-
-    /// Undoes an endpoint whose calls the caller has locked.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::end_endpoint`].
-    pub(crate) fn end_locked(&self, live: &LiveEndpoint) -> Result<()> {
-        // Another call may have undone it meanwhile, and Docker may have made a new one.
-        let Some(live) = self.endpoints.same(live) else {
-            return Ok(());
-        };
-        let undone = self.undo(&live.endpoint);
-        match &undone {
-            Ok(()) => self.endpoints.remove(live.id()),
-            // Docker only logs that it has failed, and forgets the endpoint.
-            Err(_) => self
-                .endpoints
-                .change(live.id(), |live| live.is_abandoned = true),
+    /// Those of the failed plugins; a call works on it still. The undo is repeated.
+    pub(crate) fn end_endpoint(&self, network: &NetworkName, id: &str) -> Result<()> {
+        let undone = self.undo(network, id);
+        let key = (network.clone(), id.to_owned());
+        // Docker only logs that it has failed, and forgets the endpoint.
+        if undone.is_ok() {
+            lock(&self.unfinished).remove(&key);
+        } else {
+            lock(&self.unfinished).insert(key);
         }
         undone
     }
 
-    /// Undoes what `CreateEndpoint` and `Join` have done, and removes the record.
-    fn undo(&self, endpoint: &Endpoint) -> Result<()> {
-        let record = self.lock_endpoint(endpoint)?;
-        if let Some(record) = &record {
-            record.deleting();
+    fn undo(&self, network: &NetworkName, id: &str) -> Result<()> {
+        let Some(record) = OwnRecord::open(&self.records, network, &attachment(id)?)? else {
+            return Ok(());
+        };
+        if let Some(endpoint) = Endpoint::read(&self.records, network, id)? {
+            record.note_deleting();
+            let execution = self.execution(Some(&record));
+            let namespace = Namespace::of(id);
+            namespace.move_back(&execution)?;
+            plugin_list::del(&execution, &endpoint)?;
+            namespace.remove(&execution)?;
         }
-        let execution = self.execution(record.as_ref());
-        let namespace = Namespace::of(&endpoint.plugged.id);
-        namespace.move_back(&execution)?;
-        plugin_list::del(&execution, endpoint)?;
-        namespace.remove(&execution)?;
-        if let Some(record) = record {
-            record.remove();
-        }
+        // An empty record: a daemon was killed before anything was made.
+        record.remove();
         Ok(())
     }
 
     /// Undoes an endpoint that Docker will never have. If that fails, it is logged, and tried
     /// again later.
-    pub(crate) fn abandon(self: &Arc<Self>, id: &str, why: &str) {
+    pub(crate) fn abandon(&self, network: &NetworkName, id: &str, why: &str) {
         tracing::warn!(endpoint = id, why, "is undone");
-        self.endpoints.change(id, |live| live.is_abandoned = true);
-        if let Err(error) = self.end_endpoint(id) {
+        if let Err(error) = self.end_endpoint(network, id) {
             tracing::warn!(error = %message(&error), endpoint = id, "can't be undone now");
         }
     }
 
-    /// Undoes the endpoints that Docker will not delete, except those that a call works on.
-    pub(crate) fn collect(self: &Arc<Self>) {
-        let mut abandoned = self.endpoints.all();
-        abandoned.retain(|live| live.is_abandoned);
-        if abandoned.is_empty() {
-            return;
+    /// Finds the endpoints that an earlier daemon was making or undoing.
+    pub(crate) fn read_unfinished(&self) {
+        for network in networks(&self.records).unwrap_or_default() {
+            let mut listed = attachments(&self.records, &network).unwrap_or_default();
+            // One that can't be read is kept.
+            let is_made = |record: &ListedRecord| match &record.content {
+                Ok(content) => content.state == RecordState::Added,
+                Err(_) => true,
+            };
+            let records = records(&self.records, &network).unwrap_or_default();
+            let made = records.into_iter().filter(is_made);
+            let made: Vec<_> = made.map(|record| record.attachment).collect();
+            listed.retain(|attachment| made.binary_search(attachment).is_err());
+            let ids = listed
+                .iter()
+                .filter_map(|attachment| attachment.container_id.as_str().strip_prefix(PREFIX));
+            let keys = ids.map(|id| (network.clone(), id.to_owned()));
+            lock(&self.unfinished).extend(keys);
         }
-        let abandoned = Arc::new(Mutex::new(abandoned));
-        let jobs = (0..AT_ONCE).map(|_| {
-            let (driver, abandoned) = (Arc::clone(self), Arc::clone(&abandoned));
-            move || {
-                while let Some(live) = { lock(&abandoned).pop() } {
-                    if let Ok(_call) = live.calls.try_lock()
-                        && let Err(error) = driver.end_locked(&live)
-                    {
-                        tracing::warn!(error = %message(&error), endpoint = live.id(), "can't be undone");
-                    }
-                }
+    }
+
+    /// Tries again to undo endpoints.
+    pub(crate) fn repeat_undos(&self) {
+        let unfinished = lock(&self.unfinished).clone();
+        for (network, id) in unfinished {
+            if let Err(error) = self.end_endpoint(&network, &id) {
+                tracing::warn!(error = %message(&error), endpoint = id, "can't be undone now");
             }
-        });
-        if !run_jobs(jobs, PATIENCE) {
-            tracing::warn!("endpoints that Docker doesn't have are still being undone");
+        }
+    }
+
+    /// The endpoints of a network of Docker's.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error of the folder of records.
+    pub(crate) fn endpoints_of_network(&self, id: &str) -> Result<Vec<Endpoint>> {
+        let mut endpoints = self.endpoints_if(|_| true)?;
+        endpoints.retain(|endpoint| endpoint.line.network == id);
+        Ok(endpoints)
+    }
+
+    /// The endpoints whose ADD began at least this long ago.
+    pub(crate) fn endpoints_of_age(&self, age: Duration) -> Vec<Endpoint> {
+        let is_old = |record: &ListedRecord| {
+            let added = record.content.as_ref().map(|content| content.added);
+            let since = added.map(|added| added.elapsed().ok());
+            since.is_ok_and(|since| since.is_some_and(|since| since >= age))
+        };
+        self.endpoints_if(is_old).unwrap_or_else(|error| {
+            tracing::warn!("records of endpoints can't be read: {error:#}");
+            Vec::new()
+        })
+    }
+
+    fn endpoints_if(&self, is_meant: impl Fn(&ListedRecord) -> bool) -> Result<Vec<Endpoint>> {
+        let mut endpoints = Vec::new();
+        for network in networks(&self.records)? {
+            let listed = records(&self.records, &network)?.into_iter();
+            let meant = listed.filter(|record| is_meant(record));
+            let contents = meant.filter_map(|record| record.content.ok());
+            endpoints.extend(contents.filter_map(|content| Endpoint::of(content).ok()));
+        }
+        Ok(endpoints)
+    }
+
+    /// Undoes those of these endpoints that Docker's answer doesn't name.
+    pub(crate) fn sweep_endpoints(&self, endpoints: &[Endpoint], docker: &Engine) {
+        for endpoint in endpoints {
+            let id = &endpoint.line.id;
+            if docker.has_lost_endpoint(id) {
+                self.abandon(endpoint.config.name(), id, "Docker doesn't have it");
+            }
         }
     }
 }

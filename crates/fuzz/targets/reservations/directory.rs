@@ -3,19 +3,10 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// Younger than this, a torn file may be one that is being written.
-const YOUNG: Duration = Duration::from_secs(10);
-
-/// The addresses that are given, in order: 10.0.0.0/29 but for the gateway.
+/// The addresses that are given: 10.0.0.0/29 but for the gateway.
 pub(crate) fn range() -> Vec<IpAddr> {
     (2..=6).map(|b| Ipv4Addr::new(10, 0, 0, b).into()).collect()
-}
-
-/// The gateway, which lies in the range and is never given.
-pub(crate) fn gateway() -> IpAddr {
-    Ipv4Addr::new(10, 0, 0, 1).into()
 }
 
 /// State of an address.
@@ -23,10 +14,8 @@ pub(crate) fn gateway() -> IpAddr {
 pub(crate) enum Says {
     /// No file.
     Nothing,
-    /// A file that is empty or cut off, and older than ten seconds.
+    /// A file that is empty or cut off.
     Torn,
-    /// A younger one.
-    BeingWritten,
     /// It is of `eth0` of `c1`.
     Ours,
     /// It is of `c1`, without an interface.
@@ -77,21 +66,8 @@ impl Directory {
             Err(_) => Says::Nothing,
             // A pipe, which nobody must read, included.
             Ok(it) if !it.is_file() => Says::Others,
-            Ok(it) => match Says::by(&fs::read(path).unwrap(), self.own) {
-                Says::Torn if it.modified().unwrap().elapsed().unwrap() < YOUNG => {
-                    Says::BeingWritten
-                }
-                says => says,
-            },
+            Ok(_) => Says::by(&fs::read(path).unwrap(), self.own),
         }
-    }
-
-    /// The address that was given last, if that can be read.
-    pub(crate) fn last(&self) -> Option<IpAddr> {
-        let path = self.path.join("last_reserved_ip.0");
-        let is_file = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file());
-        let text = is_file.then(|| fs::read(path).unwrap())?;
-        std::str::from_utf8(&text).ok()?.trim().parse().ok()
     }
 
     /// The addresses whose files say that they are of `eth0` of `c1`.

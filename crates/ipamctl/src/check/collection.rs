@@ -1,14 +1,11 @@
 //! Checks that GC reaches the chain, and that `ipam-gc` is in the right place.
 
-use std::collections::BTreeSet;
-
-use cni::{Command, Object};
+use cni::Command;
 use conflist::PluginEntry;
-use serde_json::Value;
 
 use crate::check::conflist_check::Check;
-use crate::node::Network;
-use crate::node::network::GC;
+use crate::check::findings::Severity;
+use crate::network::{GC, Network};
 
 /// Main plugins that answer GC and don't pass it on to IPAM: the reference plugins up to 1.9.1.
 const SWALLOWS_GC: [&str; 7] = [
@@ -30,7 +27,8 @@ impl Check<'_> {
         let has_gc = conflist.plugins.iter().any(|plugin| plugin.kind == GC);
         let swallows = SWALLOWS_GC.contains(&main.as_str());
         if is_sent && swallows && !has_gc && !network.is_host_local {
-            self.findings.warning(
+            self.add(
+                Severity::Warning,
                 "plugins",
                 format!("{main} answers GC and doesn't pass it on: forgotten attachments are not collected"),
                 format!("{{\"type\": \"{GC}\", \"ipam\": …}} after it, with the same ipam section; or a timer with ipamctl gc"),
@@ -51,7 +49,8 @@ impl Check<'_> {
         let of_gc = plugins.iter().enumerate();
         for (i, plugin) in of_gc.filter(|(_, plugin)| plugin.kind == GC) {
             if i == 0 || main.is_some_and(|main| i < main) {
-                self.findings.error(
+                self.add(
+                    Severity::Error,
                     &format!("plugins[{i}]"),
                     format!(
                         "{GC} is before the main plugin: each ADD fails, as prevResult is missing"
@@ -63,36 +62,16 @@ impl Check<'_> {
                 continue;
             };
             let (key, kind) = (format!("plugins[{i}].ipam"), &main.kind);
-            let instead = format!("the ipam section of {kind}, key by key");
-            match (plugin.ipam(), main.ipam()) {
-                (None, _) => {
-                    let problem = format!("{GC} has no ipam section: GC and STATUS fail");
-                    self.findings.error(&key, problem, instead);
-                }
-                (Some(ipam), Some(main_ipam)) => {
-                    let keys = different_keys(ipam, main_ipam).join(", ");
-                    if !keys.is_empty() {
-                        let problem = format!(
-                            "{keys} of {GC} and of {kind} differ: GC and STATUS look elsewhere"
-                        );
-                        self.findings.warning(&key, problem, instead);
-                    }
-                }
-                (Some(_), None) => {}
+            let [of_gc, of_main] = [plugin.ipam(), main.ipam()].map(serde_json::to_value);
+            if of_gc.ok() != of_main.ok() {
+                let problem = format!(
+                    "{GC} and {kind} have different sections: GC and STATUS look elsewhere"
+                );
+                let instead = format!("the ipam section of {kind}, key by key");
+                let ipam = plugin.ipam();
+                let severity = ipam.map_or(Severity::Error, |_| Severity::Warning);
+                self.add(severity, &key, problem, instead);
             }
         }
     }
-}
-
-/// The keys whose values differ, in order. A value `null` counts as missing.
-fn different_keys<'a>(one: &'a Object, other: &'a Object) -> Vec<&'a str> {
-    let value = |object: &Object, key: &str| -> Value {
-        let raw = object.get(key).map(|raw| serde_json::from_str(raw.get()));
-        raw.and_then(Result::ok).unwrap_or_default()
-    };
-    let keys: BTreeSet<&str> = one.keys().chain(other.keys()).collect();
-    let different = keys.into_iter();
-    different
-        .filter(|key| value(one, key) != value(other, key))
-        .collect()
 }

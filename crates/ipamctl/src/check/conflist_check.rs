@@ -3,33 +3,39 @@
 use cni::Environment;
 use conflist::Conflist;
 
-use crate::check::findings::Findings;
-use crate::check::host::Host;
-use crate::node::{Network, Pools};
+use crate::check::Depth;
+use crate::check::findings::{Finding, Severity};
+use crate::network::{CHAIN, Network};
+use crate::pools::KnownPools;
 
 /// A conflist with the network and the pools of its configuration.
 pub(super) struct Checked<'a> {
     pub(super) conflist: &'a Conflist,
     pub(super) network: Option<Network>,
-    pub(super) pools: Pools,
+    pub(super) pools: KnownPools,
     /// The reason why the network's configuration is unusable.
     pub(super) refusal: Option<String>,
 }
 
 impl<'a> Checked<'a> {
     pub(super) fn read(conflist: &'a Conflist, environment: &Environment) -> Self {
-        let network = Network::of(conflist, environment);
-        let refusal = network.as_ref().err().cloned();
-        let network = network.unwrap_or_default();
-        let mut pools = Pools::default();
+        let read = Network::of(conflist, environment);
+        let refusal = read.as_ref().err().cloned();
+        let network = read.unwrap_or_default();
+        let mut pools = KnownPools::default();
         if let Some(network) = &network {
             pools.add_configured(network, environment);
         }
+        let mut plugins = conflist.plugins.iter();
+        let has_chain = plugins.any(|plugin| plugin.ipam_type() == Some(CHAIN));
+        let unknown = conflist.unsupported_version.as_ref();
+        let of_chain = unknown.filter(|_| has_chain);
+        let version = of_chain.map(|version| format!("cniVersion: {CHAIN} doesn't know {version}"));
         Self {
             conflist,
             network,
             pools,
-            refusal,
+            refusal: refusal.or(version),
         }
     }
 }
@@ -41,6 +47,31 @@ pub(super) struct Check<'a> {
     /// All conflists.
     pub(super) all: &'a [Checked<'a>],
     pub(super) one: &'a Checked<'a>,
-    pub(super) host: &'a Host<'a>,
-    pub(super) findings: Findings<'a>,
+    pub(super) depth: Depth,
+    /// The environment of calls.
+    pub(super) environment: &'a Environment,
+    /// Each once.
+    pub(super) findings: Vec<Finding>,
+}
+
+impl Check<'_> {
+    pub(super) fn add(
+        &mut self,
+        severity: Severity,
+        key: &str,
+        problem: impl Into<String>,
+        instead: impl Into<String>,
+    ) {
+        let finding = Finding {
+            file: self.one.conflist.file.clone(),
+            key: key.to_owned(),
+            severity,
+            problem: problem.into(),
+            instead: instead.into(),
+        };
+        let mut known = self.findings.iter();
+        if !known.any(|known| known.key == finding.key && known.problem == finding.problem) {
+            self.findings.push(finding);
+        }
+    }
 }

@@ -1,52 +1,20 @@
 //! Checks plugins and delegates: installed, new enough, in an order that yields an address.
 
-use chain::{Chain, Plugins};
+use chain::{Chain, Plugins, SearchPath};
+use cni::DelegateName;
 
+use crate::check::Depth;
 use crate::check::conflist_check::Check;
-use crate::check::findings::key_of;
-use crate::check::host::Plugin;
-use crate::node::Network;
-use crate::node::network::{ALLOCATOR, CHAIN};
-
-/// Keys of `ipam`. Other spellings of them aren't read.
-const KEYS: [&str; 15] = [
-    "delegates",
-    "dataDir",
-    "cacheDir",
-    "stateDir",
-    "ranges",
-    "routes",
-    "resolvConf",
-    "delegateTimeout",
-    "result",
-    "execute",
-    "reclaim",
-    "pools",
-    "rules",
-    "poolsDir",
-    "exclude",
-];
+use crate::check::findings::{Severity, key_of};
+use crate::network::{ALLOCATOR, CHAIN, Network};
 
 impl Check<'_> {
     /// The plugins of the conflist, and their IPAM plugins.
     pub(super) fn plugins(&mut self) {
-        let conflist = self.one.conflist;
-        for (i, plugin) in conflist.plugins.iter().enumerate() {
-            let key = format!("plugins[{i}].type");
-            let ipam = plugin.ipam_type();
-            let ipam = ipam.map(|ipam| (ipam, format!("plugins[{i}].ipam.type")));
-            for (name, key) in [(plugin.kind.as_str(), key)].into_iter().chain(ipam) {
-                if let Some(versions) = self.other_versions(name, &key)
-                    && conflist.unsupported_version.is_none()
-                {
-                    let newest = versions.last().map_or("another", String::as_str);
-                    let (versions, version) = (versions.join(", "), conflist.version);
-                    self.findings.error(
-                        &key,
-                        format!("{name} supports {versions}, not the network's {version}"),
-                        format!("\"cniVersion\": \"{newest}\", or a newer {name}"),
-                    );
-                }
+        for (i, plugin) in self.one.conflist.plugins.iter().enumerate() {
+            self.plugin(&plugin.kind, &format!("plugins[{i}].type"), Severity::Error);
+            if let Some(ipam) = plugin.ipam_type() {
+                self.plugin(ipam, &format!("plugins[{i}].ipam.type"), Severity::Error);
             }
         }
     }
@@ -56,84 +24,81 @@ impl Check<'_> {
         if network.is_host_local {
             return;
         }
-        let environment = self.host.environment;
+        let environment = self.environment;
         if let Ok(plugins) = Plugins::in_cni_path(environment)
             && let Err(error) = Chain::new(&network.config, environment, plugins)
         {
-            let instead = "settings as docs/configuration.md has them";
-            return self.findings.error(key_of(&error.msg), &error.msg, instead);
+            let (key, instead) = (
+                key_of(&error.msg),
+                "settings as docs/configuration.md has them",
+            );
+            return self.add(Severity::Error, key, &error.msg, instead);
         }
-        let version = self.one.conflist.version;
         for (i, name) in network.delegates.iter().enumerate() {
+            // The chain calls an older delegate with an older version.
             let key = format!("ipam.delegates[{i}]");
-            if let Some(versions) = self.other_versions(name.as_str(), &key) {
-                let versions = versions.join(", ");
-                self.findings.warning(
-                    &key,
-                    format!("{name} supports {versions}, not the network's {version}; the chain calls it with an older version"),
-                    format!("a newer {name}, or a \"cniVersion\" that it supports"),
-                );
-            }
+            self.plugin(name.as_str(), &key, Severity::Warning);
         }
         self.order(network);
-        self.spelling(network);
     }
 
-    /// The versions of a plugin that doesn't support the network's version. A plugin that is missing
-    /// or doesn't answer VERSION is a finding.
-    fn other_versions(&mut self, name: &str, key: &str) -> Option<Vec<String>> {
-        let version = self.one.conflist.version;
-        match (self.host.plugin)(name, version) {
-            Plugin::Missing(reason) => {
-                let instead = "the name of an executable in one of these folders";
-                self.findings
-                    .error(key, format!("{name}: {reason}"), instead);
-            }
-            Plugin::Failing(reason) => {
-                let instead = "a plugin that answers VERSION";
-                self.findings.error(key, reason, instead);
-            }
-            Plugin::Versions(versions)
-                if !versions.iter().any(|known| known == version.as_str()) =>
-            {
-                return Some(versions);
-            }
-            Plugin::Versions(_) | Plugin::Present => {}
+    /// Finds a plugin that is missing, doesn't answer VERSION, or doesn't support the network's
+    /// version.
+    fn plugin(&mut self, name: &str, key: &str, of_versions: Severity) {
+        if self.depth < Depth::Machine {
+            return;
         }
-        None
+        let version = self.one.conflist.version;
+        match self.versions(name) {
+            Err(reason) => {
+                let instead = "the name of an executable in CNI_PATH that answers VERSION";
+                self.add(Severity::Error, key, reason, instead);
+            }
+            Ok(known) if known.is_empty() || known.iter().any(|one| one == version.as_str()) => {}
+            Ok(known) => {
+                let versions = known.join(", ");
+                let problem = format!("{name} supports {versions}, not the network's {version}");
+                let instead = format!("one of these as \"cniVersion\", or a newer {name}");
+                self.add(of_versions, key, problem, instead);
+            }
+        }
+    }
+
+    /// The versions that a plugin supports, none if it isn't asked; or the reason why no call can
+    /// succeed.
+    fn versions(&self, name: &str) -> Result<Vec<String>, String> {
+        let parsed: Result<DelegateName, _> = name.parse();
+        let delegate = parsed.map_err(|error| format!("{name:?}: {error}"))?;
+        let missing = |msg: String| format!("{name}: {msg}");
+        let read = SearchPath::from_environment(self.environment);
+        let path = read.map_err(|error| missing(error.msg))?;
+        let found = path.find(&delegate);
+        found.map_err(|failure| missing(failure.to_error().msg))?;
+        if self.depth < Depth::Plugins {
+            return Ok(Vec::new());
+        }
+        let version = self.one.conflist.version;
+        chain::versions(&delegate, version, self.environment).map_err(missing)
     }
 
     /// Selectors have to be before the allocator, and an allocator last.
     fn order(&mut self, network: &Network) {
         let names = &network.delegates;
         if let Some(last) = names.last().filter(|name| name.is_selector()) {
-            self.findings.error(
+            self.add(
+                Severity::Error,
                 &format!("ipam.delegates[{}]", names.len() - 1),
-                format!(
-                    "{last} is a selector and the last delegate: {CHAIN} would answer without an address"
-                ),
+                format!("{last} is a selector and the last delegate: {CHAIN} would answer without an address"),
                 format!("\"{ALLOCATOR}\" after it"),
             );
         }
         if names.first().is_some_and(|name| name.as_str() == ALLOCATOR) {
-            self.findings.error(
+            self.add(
+                Severity::Error,
                 "ipam.delegates[0]",
                 format!("{ALLOCATOR} is the first one: no selector gives it pools"),
                 "\"ipam-ds-ranges\", or another selector, before it",
             );
-        }
-    }
-
-    fn spelling(&mut self, network: &Network) {
-        for key in network.ipam().keys() {
-            let mut keys = KEYS.iter();
-            let meant = keys.find(|meant| **meant != key && meant.eq_ignore_ascii_case(key));
-            if let Some(meant) = meant {
-                let problem = "no plugin of the chain reads this spelling";
-                let instead = format!("\"{meant}\"");
-                self.findings
-                    .error(&format!("ipam.{key}"), problem, instead);
-            }
         }
     }
 }

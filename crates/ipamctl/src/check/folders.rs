@@ -1,61 +1,73 @@
 //! Checks the folders of a network's state: writable, and emptied at the same time.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::check::conflist_check::Check;
-use crate::check::host::{Folder, Host};
-use crate::node::Network;
+use rustix::fs::{Access, access, statfs};
+use rustix::process::geteuid;
 
-/// True if only root can test whether the folders of the network are writable.
-pub(crate) fn are_roots(network: &Network, host: &Host<'_>) -> bool {
-    let is_roots = |path| (host.folder)(path).is_roots;
-    network.keeps_files() && is_roots(&network.folders.data_dir)
-        || !network.is_host_local && is_roots(&network.state_dir)
-}
+use crate::check::Depth;
+use crate::check::conflist_check::Check;
+use crate::check::findings::Severity;
+use crate::network::Network;
+
+/// Types of file systems that a reboot empties: tmpfs and ramfs (statfs(2)).
+const VOLATILE: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
 impl Check<'_> {
     pub(super) fn folders(&mut self, network: &Network) {
-        let (data_dir, state_dir) = (&network.folders.data_dir, &network.state_dir);
-        let keeps_files = network.keeps_files();
-        let data = (self.host.folder)(data_dir);
-        if keeps_files {
-            self.writable("ipam.dataDir", data_dir, &data);
-        }
-        if network.is_host_local {
+        if self.depth < Depth::Machine {
             return;
         }
-        let state = (self.host.folder)(state_dir);
-        self.writable("ipam.stateDir", state_dir, &state);
-        let is_known = data.unknown.is_none() && state.unknown.is_none();
-        if !is_known || !keeps_files || data.volatile == state.volatile {
-            return;
+        let data = ("ipam.dataDir", &network.data_dir);
+        let state = ("ipam.stateDir", &network.state_dir);
+        let data = (network.keeps_files(), data);
+        let state = (!network.is_host_local, state);
+        let (mut emptied, mut kept) = (None, None);
+        for (is_used, (key, path)) in [data, state] {
+            match is_volatile(path) {
+                _ if !is_used || self.depth < Depth::Plugins && is_on_root(path) => {}
+                Ok(true) => emptied = Some((key, path)),
+                Ok(false) => kept = Some(path),
+                Err(reason) => {
+                    let problem = format!("{} is not writable: {reason}", path.display());
+                    let instead = "an absolute path on a writable file system";
+                    self.add(Severity::Error, key, problem, instead);
+                }
+            }
         }
-        let (data_dir, state_dir) = (data_dir.display(), state_dir.display());
-        if data.volatile {
-            self.findings.warning(
-                "ipam.dataDir",
-                format!("a reboot empties {data_dir}, and not the records in {state_dir}"),
-                "both on one file system: \"stateDir\" in /run, too, or \"dataDir\" in /var/lib",
-            );
-        } else {
-            self.findings.warning(
-                "ipam.stateDir",
-                format!("a reboot empties {state_dir}, and not the reservations in {data_dir}"),
-                "both on one file system: \"stateDir\" in /var/lib, or \"reclaim\": \"boot\"",
-            );
+        if let (Some((key, emptied)), Some(kept)) = (emptied, kept) {
+            let (emptied, kept) = (emptied.display(), kept.display());
+            let problem = format!("a reboot empties {emptied}, and not {kept}");
+            let instead = "\"stateDir\" and \"dataDir\" both in /run, or both in /var/lib";
+            self.add(Severity::Warning, key, problem, instead);
         }
     }
+}
 
-    fn writable(&mut self, key: &str, path: &Path, folder: &Folder) {
-        let path = path.display();
-        let instead = "an absolute path on a writable file system";
-        if let Some(reason) = &folder.unwritable {
-            let problem = format!("{path} is not writable: {reason}");
-            self.findings.error(key, problem, instead);
-        }
-        if let Some(reason) = &folder.unknown {
-            let problem = format!("whether {path} is writable is unknown: {reason}");
-            self.findings.warning(key, problem, instead);
-        }
+/// True for a folder on the file system of `/`: in a container, it is not the machine's.
+fn is_on_root(path: &Path) -> bool {
+    let device = |path: &Path| path.metadata().map(|found| found.dev()).ok();
+    let existing = path.ancestors().find(|path| path.exists());
+    existing.and_then(device) == device(Path::new("/"))
+}
+
+/// True for a folder that a reboot empties; if it doesn't exist, by its nearest existing parent.
+/// Only root is told whether it can be written.
+fn is_volatile(path: &Path) -> Result<bool, String> {
+    if !geteuid().is_root() {
+        return Ok(false);
     }
+    let found = path.ancestors().find(|path| path.exists());
+    let existing = found.unwrap_or(path);
+    let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", existing.display());
+    if !existing.is_dir() {
+        return Err(failed(&"it is not a folder"));
+    }
+    access(existing, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| failed(&error))?;
+    let stat = statfs(existing).map_err(|error| failed(&error))?;
+    // The type of the number is not the same everywhere.
+    Ok(VOLATILE
+        .iter()
+        .any(|kind| i128::from(*kind) == i128::from(stat.f_type)))
 }

@@ -1,51 +1,76 @@
-//! Checks the settings of a network: values, pools, rules, versions, names.
+//! Checks the settings of a network: values, pools, rules, names.
 
-use ipam_ds_rules::explain::{Unreached, unreached};
+use std::collections::BTreeSet;
+
+use cni::Object;
+use ipam::{IpNet, Range};
 
 use crate::check::conflist_check::Check;
-use crate::check::findings::key_of;
-use crate::node::network::{CHAIN, RULES};
+use crate::check::findings::{Severity, key_of};
+use crate::network::{HOST_LOCAL, Network, RANGES};
 
 impl Check<'_> {
     pub(super) fn settings(&mut self) {
         let (one, conflist) = (self.one, self.one.conflist);
-        let findings = &mut self.findings;
-        if let Some(reason) = &one.refusal {
-            findings.error(key_of(reason), reason, "a value of that kind");
-        }
-        for (_, reason) in &one.pools.problems {
-            let instead = "ranges as docs/configuration.md has them";
-            findings.error(key_of(reason), reason, instead);
-        }
-        let network = one.network.as_ref();
-        let network = network.filter(|network| network.has_delegate(RULES));
-        let unreached = network.map_or(Ok(Vec::new()), |network| unreached(&network.config));
-        if let Err(error) = &unreached {
-            let instead = "rules and pools as docs/configuration.md has them";
-            findings.error(key_of(&error.msg), &error.msg, instead);
-        }
-        for Unreached { rule, earlier } in unreached.into_iter().flatten() {
-            let problem =
-                format!("{rule}: it is never reached, since {earlier} holds whenever it does");
-            let instead = format!("this rule before {earlier}, or none");
-            findings.warning(key_of(&problem), &problem, instead);
-        }
-        let mut plugins = conflist.plugins.iter();
-        if let Some(version) = &conflist.unsupported_version
-            && plugins.any(|plugin| plugin.ipam_type() == Some(CHAIN))
-        {
-            let problem = format!("{version} is not supported by {CHAIN}");
-            findings.error("cniVersion", problem, "\"cniVersion\": \"1.0.0\"");
+        let problems = one.pools.problems.iter().map(|(_, reason)| reason);
+        for reason in one.refusal.iter().chain(problems) {
+            let instead = "settings, pools and rules as docs/configuration.md has them";
+            self.add(Severity::Error, key_of(reason), reason, instead);
         }
         let mut earlier = self.all[..self.at].iter().map(|earlier| earlier.conflist);
         if let Some(earlier) = earlier.find(|earlier| earlier.name == conflist.name) {
             let (name, file) = (&conflist.name, earlier.file.display());
-            findings.error(
+            self.add(
+                Severity::Error,
                 "name",
                 format!(
                     "{name} is the name of the network in {file}, too; runtimes use the first file"
                 ),
                 "a different name",
+            );
+        }
+    }
+
+    /// `bridge` with `isGateway` serves one IPv4 subnet.
+    pub(super) fn subnets_of_main_plugin(&mut self, network: &Network) {
+        let main = &network.main;
+        let mut keys = ["isGateway", "isDefaultGateway"].into_iter();
+        let Some(key) = keys.find(|key| main.kind == "bridge" && main.is_set(key)) else {
+            return;
+        };
+        let pools = self.one.pools.all.iter();
+        let ranges = pools.flat_map(|placed| placed.pool.ranges.ranges());
+        let mut subnets: BTreeSet<IpNet> = ranges.map(Range::subnet).collect();
+        subnets.retain(|subnet| subnet.addr().is_ipv4());
+        if let [one, other, ..] = subnets.iter().collect::<Vec<_>>()[..] {
+            self.add(
+                Severity::Error,
+                key,
+                format!(
+                    "bridge serves one IPv4 subnet, and refuses the second of {one} and {other}"
+                ),
+                "slices of one subnet, or a router of your own (docs/bridges-and-subnets.md)",
+            );
+        }
+    }
+
+    /// Without a range, the runtime has to send one, which it does only if the main plugin declares
+    /// the capability.
+    pub(super) fn ranges(&mut self, network: &Network) {
+        let main = &network.main.object;
+        let is_sent = ["capabilities", "runtimeConfig"].iter().any(|section| {
+            let section: Option<Object> = main.read("", section).ok().flatten();
+            section.is_some_and(|section| section.get("ipRanges").is_some())
+        });
+        let needs_ranges = network.has_delegate(RANGES) || network.has_delegate(HOST_LOCAL);
+        let pools = &self.one.pools;
+        if needs_ranges && pools.all.is_empty() && pools.problems.is_empty() && !is_sent {
+            self.add(
+                Severity::Error,
+                "ipam.ranges",
+                "there is no range to give addresses from, and the runtime is not asked for one",
+                "\"ranges\": [[{\"subnet\": \"10.1.0.0/16\"}]], or \"capabilities\": {\"ipRanges\": \
+                 true} beside the \"type\" of the main plugin",
             );
         }
     }

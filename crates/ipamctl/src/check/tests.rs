@@ -7,21 +7,8 @@ use std::path::{Path, PathBuf};
 use cni::Environment;
 use conflist::Found;
 
-use crate::check::findings;
 use crate::check::findings::Finding;
-use crate::check::host::{Folder, Host, Plugin};
-
-/// A machine that has every plugin, and nothing else.
-fn host(environment: &Environment) -> Host<'_> {
-    Host {
-        routes: Vec::new(),
-        has_podman: false,
-        has_docker: false,
-        plugin: Box::new(|_, _| Plugin::Present),
-        folder: Box::new(|_| Folder::default()),
-        environment,
-    }
-}
+use crate::check::{Depth, findings};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/conflists")
@@ -44,7 +31,7 @@ fn found(file: &Path) -> String {
     read.add(file);
     let mut all: Vec<_> = read.problems.iter().map(Finding::unusable).collect();
     let environment = Environment::default().with("CNI_PATH", "/nowhere");
-    all.extend(findings(&read.conflists, |_| true, &host(&environment)));
+    all.extend(findings(&read.conflists, Depth::Conflists, &environment));
     let mut keys: Vec<String> = all
         .iter()
         .map(|finding| match finding.key.as_str() {

@@ -1,74 +1,108 @@
 //! `ipamctl check`: findings in conflists.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
+use cni::NetworkConfig;
 use conflist::{Conflist, Found};
+use ipam_ds_rules::pools;
+use rustix::process::geteuid;
+use serde_json::json;
 
+use crate::Context;
 use crate::arguments::CheckArguments;
 use crate::check::findings::{Finding, Severity};
-use crate::check::host::Host;
-use crate::check::{are_roots, findings};
-use crate::context::Context;
+use crate::check::{Depth, findings, taken_instead};
+use crate::network::with_keys;
 use crate::node::Node;
-use crate::output::{Output, Style, joined, warn};
+use crate::output::{joined, warn};
 
 pub(crate) fn run(arguments: &CheckArguments, context: &Context<'_>) -> Result<bool> {
-    let (places, output) = (context.places, context.output);
+    let places = context.places;
     let mut found = Found::in_folders(&places.conf_dir);
     let only = arguments.file.as_deref();
     if let Some(file) = only {
         ensure!(file.is_file(), "{}: there is no such file", file.display());
         add(file, &mut found);
     }
-    let is_wanted = |path: &Path| only.is_none_or(|file| file == path);
     let problems = found.problems.iter();
-    let problems = problems.filter(|problem| is_wanted(&problem.path));
     let mut all: Vec<Finding> = problems.map(Finding::unusable).collect();
+    for (old, new) in &arguments.pools_dir {
+        if !redirect(&mut found.conflists, old, new)? {
+            all.extend(unread(old, new));
+        }
+    }
     let node = Node::with(found, places, context.environment);
     ensure!(
-        !node.conflists.is_empty() || !node.problems.is_empty(),
+        !node.conflists.is_empty() || !node.problems.is_empty() || !arguments.pools_dir.is_empty(),
         "there is no conflist in {}",
         joined(places.conf_dir.iter().map(|folder| folder.display()), ", ")
     );
-    let host = Host::this(&node.environment, !arguments.no_exec);
-    let wanted = |conflist: &Conflist| is_wanted(&conflist.file);
-    all.extend(findings(&node.conflists, wanted, &host));
-    let mut networks = node.networks.iter();
-    if networks.any(|network| is_wanted(&network.file) && are_roots(network, &host)) {
+    let depth = if arguments.no_exec {
+        Depth::Machine
+    } else {
+        Depth::Plugins
+    };
+    all.extend(findings(&node.conflists, depth, &node.environment));
+    all.retain(|finding| only.is_none_or(|file| finding.file == file));
+    all.extend(only.filter(|_| arguments.default).and_then(taken_instead));
+    for (old, new) in &arguments.pools_dir {
+        let [old, new] = [old, new].map(|folder| folder.to_string_lossy());
+        for finding in &mut all {
+            finding.problem = finding.problem.replace(&*new, &old);
+            finding.key = finding.key.replace(&*new, &old);
+        }
+    }
+    if arguments.errors {
+        all.retain(|finding| finding.severity == Severity::Error);
+    }
+    if !geteuid().is_root() {
         warn("only root can test whether the folders are writable; run ipamctl as root");
     }
-    output.print(&all, || {
-        if !all.is_empty() {
-            return lines(&all, output);
-        }
-        let wanted = node.conflists.iter().filter(|conflist| wanted(conflist));
-        match wanted.count() {
-            1 => vec!["Nothing is found in 1 conflist.".to_owned()],
-            files => vec![format!("Nothing is found in {files} conflists.")],
-        }
+    context.output.print(&all, || match &all[..] {
+        [] => vec!["Nothing is found.".to_owned()],
+        all => lines(all),
     })?;
     Ok(!all.is_empty())
 }
 
+/// Lets the conflists that read the catalogue `old` read `new`; true if there are some.
+fn redirect(conflists: &mut [Conflist], old: &Path, new: &Path) -> Result<bool> {
+    let mut is_read = false;
+    for plugin in conflists.iter_mut().flat_map(|list| &mut list.plugins) {
+        let Some(ipam) = plugin.ipam() else { continue };
+        let named: Option<PathBuf> = ipam.read("ipam", "poolsDir").unwrap_or_default();
+        if named.is_some_and(|named| named == old) {
+            is_read = true;
+            plugin.request = with_keys(&plugin.request, |_, ipam| ipam.set("poolsDir", new))?;
+        }
+    }
+    Ok(is_read)
+}
+
+/// The finding in a catalogue that no conflist reads.
+fn unread(old: &Path, new: &Path) -> Option<Finding> {
+    let config = json!({"cniVersion": "1.0.0", "name": "n", "ipam": {"poolsDir": new}});
+    let config = NetworkConfig::parse(config.to_string().into_bytes());
+    let why = config.and_then(|config| pools(&config)).err()?.msg;
+    let instead = "pools and rules as docs/configuration.md has them";
+    Some(Finding::of_file(old, why, instead))
+}
+
 /// Adds a file. A new file replaces the installed one of its network.
 fn add(file: &Path, found: &mut Found) {
-    let Found {
-        conflists,
-        problems,
-    } = found;
-    let before = conflists.len() + problems.len();
-    conflists.retain(|conflist| !is_same(&conflist.file, file));
-    problems.retain(|problem| !is_same(&problem.path, file));
-    let others = conflists.len();
-    let is_installed = others + problems.len() < before;
-    found.add(file);
-    if let Some(new) = found.conflists.get(others).filter(|_| !is_installed) {
-        let name = new.name.clone();
-        let conflists = &mut found.conflists;
-        conflists.retain(|conflist| conflist.name != name || conflist.file == *file);
+    let before = found.conflists.len() + found.problems.len();
+    found.conflists.retain(|other| !is_same(&other.file, file));
+    found.problems.retain(|other| !is_same(&other.path, file));
+    let is_new = found.conflists.len() + found.problems.len() == before;
+    let mut only = Found::default();
+    only.add(file);
+    if is_new && let Some(new) = only.conflists.first() {
+        found.conflists.retain(|other| other.name != new.name);
     }
+    found.conflists.extend(only.conflists);
+    found.problems.extend(only.problems);
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {
@@ -76,20 +110,21 @@ fn is_same(one: &Path, other: &Path) -> bool {
     one == other || real.is_some() && real == other.canonicalize().ok()
 }
 
-fn lines(all: &[Finding], output: Output) -> Vec<String> {
+fn lines(all: &[Finding]) -> Vec<String> {
     let mut lines = Vec::new();
     let files: BTreeSet<&Path> = all.iter().map(|finding| finding.file.as_path()).collect();
     for file in files {
-        lines.push(output.styled(Style::Bold, &file.display().to_string()));
+        lines.push(file.display().to_string());
         for finding in all.iter().filter(|finding| finding.file == file) {
             let severity = match finding.severity {
-                Severity::Error => output.styled(Style::Red, "error"),
-                Severity::Warning => output.styled(Style::Yellow, "warning"),
+                Severity::Error => "error",
+                Severity::Warning => "warning",
             };
             let Finding { key, problem, .. } = finding;
-            let key = match key.is_empty() || problem.starts_with(key) {
-                true => String::new(),
-                false => format!("{key}: "),
+            let key = if key.is_empty() || problem.starts_with(key) {
+                String::new()
+            } else {
+                format!("{key}: ")
             };
             lines.push(format!("  {severity}: {key}{problem}"));
             lines.push(format!("    instead: {}", finding.instead));

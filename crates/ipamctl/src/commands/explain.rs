@@ -1,20 +1,15 @@
-//! `ipamctl explain`: the pools and the address that an ADD would get now. Nothing is
-//! reserved.
+//! `ipamctl explain`: the rule that decides for a container, and its pools. Nothing is reserved, no
+//! plugin runs.
 
-mod allocation;
-mod explanation;
-mod question;
-
-use anyhow::{Result, bail};
-use cni::DelegateName;
+use anyhow::{Context as _, Result, anyhow, bail};
+use cni::{Call, Environment, Error, NetworkConfig, Object};
 use conflist::Found;
+use serde_json::json;
 
+use crate::Context;
 use crate::arguments::ExplainArguments;
-use crate::context::Context;
-use crate::node::network::{ALLOCATOR, HOST_LOCAL};
-use crate::node::{Network, Node, of_ranges};
-use explanation::Explanation;
-use question::{Question, is_ours};
+use crate::network::{HOST_LOCAL, Network, RANGES, RULES, with_keys};
+use crate::node::Node;
 
 pub(crate) fn run(arguments: &ExplainArguments, context: &Context<'_>) -> Result<bool> {
     let mut found = Found::default();
@@ -23,66 +18,66 @@ pub(crate) fn run(arguments: &ExplainArguments, context: &Context<'_>) -> Result
     if let Some(problem) = node.problems.first() {
         bail!("{problem}");
     }
-    let Some(network) = node.networks.first() else {
-        bail!(
-            "{}: neither ipam-delegated nor host-local gives the addresses of this network",
-            arguments.file.display()
-        );
+    let first = node.networks.first();
+    let network = first.with_context(|| {
+        let file = arguments.file.display();
+        format!("{file}: neither ipam-delegated nor host-local gives its addresses")
+    })?;
+    let (environment, config) = add_of(network, &node, &arguments.facts)?;
+    let call = Call::new(config, &environment);
+    let refused = |error: Error| anyhow!("an ADD would be refused: {}", error.msg);
+    let (rule, pools) = if network.has_delegate(RULES) {
+        let chosen = ipam_ds_rules::explain(&call).map_err(refused)?;
+        (Some(chosen.rule), chosen.pools)
+    } else if network.has_delegate(RANGES) || network.has_delegate(HOST_LOCAL) {
+        (None, ipam_ds_ranges::pools(&call).map_err(refused)?)
+    } else {
+        bail!("only its delegates know the pools of {}", network.name);
     };
-    let explanation = explain(network, &node, arguments)?;
-    let lines = || explanation.lines(&arguments.facts, context.output);
-    context.output.print(&explanation, lines)?;
-    Ok(explanation.is_refused())
+    // The keys are documented, and don't change their meaning.
+    let explanation = json!({"network": network.name, "rule": rule, "pools": pools});
+    context.output.print(&explanation, || {
+        let mut lines = vec![format!("network  {}", network.name)];
+        lines.extend(rule.iter().map(|rule| format!("rule     {rule}")));
+        let pools = explanation["pools"].as_array().into_iter().flatten();
+        lines.extend(pools.map(|pool| format!("pool     {pool}")));
+        lines
+    })?;
+    Ok(false)
 }
 
-fn explain(network: &Network, node: &Node, arguments: &ExplainArguments) -> Result<Explanation> {
-    let question = Question::read(network, node, arguments)?;
-    let mut explanation = Explanation {
-        network: network.name.to_string(),
-        delegates: network.delegates.iter().map(ToString::to_string).collect(),
-        ..Explanation::default()
-    };
-    let pools = if network.has_delegate(HOST_LOCAL) {
-        of_ranges(&question.config, &question.environment).map_err(anyhow::Error::msg)?
-    } else {
-        explanation.rules = question.rules(network);
-        let (selectors, pools) = question.select(arguments.no_exec)?;
-        explanation.selectors = selectors;
-        pools
-    };
-    // A selector's failure is the answer.
-    let is_failed = explanation.is_refused();
-    if !is_failed {
-        let answered = explanation.selectors.len();
-        explanation.unknown = unknown(network, answered, arguments.no_exec);
-    }
-    let is_sized = explanation.unknown.is_some() || is_failed;
-    for (index, pool) in pools.iter().enumerate() {
-        let pool = allocation::chosen(network, index, pool, is_sized)?;
-        explanation.pools.push(pool);
-    }
-    // An ADD gets an address from each pool, or none.
-    if explanation.pools.iter().any(|pool| pool.refusal.is_some()) {
-        for pool in &mut explanation.pools {
-            (pool.address, pool.gateway) = (None, None);
+/// The environment and the configuration of an ADD with these facts.
+fn add_of(
+    network: &Network,
+    node: &Node,
+    facts: &[(String, String)],
+) -> Result<(Environment, NetworkConfig), Error> {
+    let (mut container, mut ifname) = ("ipamctl-explain", "eth0");
+    let mut args = "IgnoreUnknown=1".to_owned();
+    let (mut labels, mut annotations) = (Vec::new(), Object::new());
+    for (key, value) in facts {
+        match key.split_once(':') {
+            Some(("label", key)) => labels.push(json!({"key": key, "value": value})),
+            Some(("annotation", key)) => annotations.set(key, value),
+            _ if key == "containerID" => container = value,
+            _ if key == "ifname" => ifname = value,
+            _ => args += &format!(";{key}={value}"),
         }
     }
-    Ok(explanation)
-}
-
-/// The reason why the address is unknown, if this number of delegates has answered.
-fn unknown(network: &Network, answered: usize, no_exec: bool) -> Option<String> {
-    let delegates = &network.delegates;
-    let gives = |name: &DelegateName| [ALLOCATOR, HOST_LOCAL].contains(&name.as_str());
-    let mut not_run = delegates.iter().enumerate().skip(answered);
-    // An allocator before all selectors gets no pools.
-    let is_first = |at, name: &DelegateName| at == 0 && name.as_str() == ALLOCATOR;
-    let (at, name) = not_run.find(|(at, name)| !gives(name) || is_first(*at, name))?;
-    Some(if name.is_selector() && no_exec && !is_ours(name) {
-        format!("{name} was not run (--no-exec)")
-    } else if at + 1 == delegates.len() && !network.keeps_files() {
-        format!("{name} chooses the address")
-    } else {
-        format!("{name} was not run: it is no selector")
-    })
+    let environment = node
+        .environment
+        .clone()
+        .with("CNI_COMMAND", "ADD")
+        .with("CNI_CONTAINERID", container)
+        .with("CNI_IFNAME", ifname)
+        .with("CNI_NETNS", "/run/netns/ipamctl-explain")
+        .with("CNI_ARGS", args);
+    let configured: Option<Object> = network.config.read("runtimeConfig")?;
+    let mut runtime = configured.unwrap_or_default();
+    runtime.set(ipam_ds_rules::ANNOTATIONS, &annotations);
+    let config = with_keys(&network.config, |config, _| {
+        config.set("args", &json!({"cni": {"labels": labels}}));
+        config.set("runtimeConfig", &runtime);
+    })?;
+    Ok((environment, config))
 }

@@ -1,126 +1,72 @@
-//! `ipamctl import`: defines all pools of a catalogue, or none; or takes over addresses of
-//! whereabouts.
-
-mod plan;
-mod whereabouts;
+//! `ipamctl import`: defines the pools of a catalogue in etcd, or claims what whereabouts has given.
 
 use std::fs;
-use std::io::{self, Read};
 use std::path::Path;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
-use cluster::Key;
-use cluster::contents::DefinedPool;
-use cluster::import::{Imported, import};
-use cni::{NetworkName, Object};
-use serde::Serialize;
+use anyhow::{Context as _, Result, anyhow};
+use cluster::{AddressKey, Holder, Remembered, Store, restore, until_answered};
+use ipam::Pool;
 
+use super::cluster_row::{Row, print};
+use crate::Context;
 use crate::arguments::ImportArguments;
-use crate::context::Context;
-use crate::shared_pools::{SharedCluster, failed};
-
-/// A pool, and whether it was written. The keys are documented, and don't change their meaning.
-#[derive(Serialize)]
-struct Row {
-    pool: NetworkName,
-    outcome: Imported,
-}
+use crate::clusters::{Cluster, of_person};
+use crate::output::warn;
+use crate::pools::space_of;
 
 pub(crate) fn run(arguments: &ImportArguments, context: &Context<'_>) -> Result<bool> {
     let Some(file) = &arguments.file else {
-        return whereabouts::run(arguments, context);
+        return from_whereabouts(arguments, context);
     };
-    let cluster = SharedCluster::chosen(&arguments.cluster, context)?;
-    let mut engine = cluster.engine();
-    let path = |name: &str| engine.path(&Key::Pool(name.to_owned()));
-    let pools = read(file, path)?;
-    let imported = import(&mut *engine, &pools, arguments.replace).map_err(failed)?;
-    let rows = imported.into_iter();
-    let rows: Vec<Row> = rows.map(|(pool, outcome)| Row { pool, outcome }).collect();
-    let line = |row: &Row| format!("{}: {}", row.pool, row.outcome);
-    let lines = || rows.iter().map(line).collect();
-    context.output.print(&rows, lines)?;
+    let path = match file.to_str() {
+        Some("-") => Path::new("/dev/stdin"),
+        _ => file,
+    };
+    let content = fs::read(path).with_context(|| path.display().to_string())?;
+    let pools = ipam_ds_rules::pools_of_file(&path.to_string_lossy(), &content)?;
+    let cluster = Cluster::one(context)?;
+    let mut store = cluster.open_etcd()?;
+    for (name, definition) in &pools {
+        until_answered(&mut store, |store| store.define(name.as_str(), definition))?;
+    }
+    let names: Vec<&str> = pools.keys().map(ipam::PoolName::as_str).collect();
+    context.output.print(&names, || names.clone())?;
     Ok(false)
 }
 
-/// The pools of a file: `{"pools": {NAME: {…}}}`, or only the inner object. `path` is the
-/// engine's path of a pool, for messages.
-fn read(file: &Path, path: impl Fn(&str) -> String) -> Result<Vec<DefinedPool>> {
-    let shown = file.display();
-    let text = if file == Path::new("-") {
-        let mut text = String::new();
-        io::stdin().read_to_string(&mut text).context("stdin")?;
-        text
-    } else {
-        fs::read_to_string(file).with_context(|| shown.to_string())?
-    };
-    let object: Object = serde_json::from_str(&text).with_context(|| shown.to_string())?;
-    let pools = object.read("", "pools");
-    let pools: Option<Object> = pools.map_err(|error| anyhow!("{shown}: {}", error.msg))?;
-    let mut imported: Vec<DefinedPool> = Vec::new();
-    for (name, raw) in pools.unwrap_or(object).iter() {
-        let value = raw.get().as_bytes().to_vec();
-        let pool = DefinedPool::read(name, &path(name), value);
-        let pool = pool.map_err(|reason| anyhow!("{shown}: {reason}"))?;
-        ensure!(
-            imported.iter().all(|other| other.name != pool.name),
-            "{shown}: pool {name} is defined twice"
-        );
-        imported.push(pool);
+/// Claims the addresses of a pool for the same containers, which may run meanwhile. May be repeated.
+fn from_whereabouts(arguments: &ImportArguments, context: &Context<'_>) -> Result<bool> {
+    let store = &mut of_person(context.places.kubeconfig.as_ref())?;
+    let name = arguments.pool.as_ref().context("--pool is missing")?;
+    let network = arguments.network.as_ref().context("--network is missing")?;
+    let definition = until_answered(store, |store| store.pool(name.as_str()))?;
+    let place = store.path_of_pool(name.as_str());
+    let definition = definition.with_context(|| format!("{place} is missing"))?;
+    let pool = Pool::read(&place, definition).map_err(|error| anyhow!(error.msg))?;
+    let (mut rows, mut is_complete) = (Vec::new(), true);
+    let mut all = until_answered(store, |store| store.whereabouts())?;
+    all.retain(|(ip, _)| pool.ranges.contains(*ip));
+    for (ip, allocation) in all {
+        let holder = match until_answered(store, |store| store.holder_of(ip, &allocation))? {
+            Ok(holder) => holder,
+            Err(reason) => {
+                let pod = allocation.pod;
+                warn(format!("{ip} of pod {pod} is not imported: {reason}"));
+                is_complete = false;
+                continue;
+            }
+        };
+        let space = space_of(&pool);
+        let remembered = Remembered {
+            key: AddressKey { space, ip },
+            holder: Holder {
+                network: network.to_string(),
+                pool: name.to_string(),
+                ..holder
+            },
+        };
+        let restored = restore(store, &remembered)?;
+        rows.push(Row::restored((remembered, restored)));
     }
-    ensure!(!imported.is_empty(), "{shown} has no pools");
-    Ok(imported)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use cluster::import::refuse_overlaps;
-
-    fn imported(text: &str) -> Result<Vec<DefinedPool>> {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("pools.json");
-        fs::write(&file, text).unwrap();
-        let pools = read(&file, |name| format!("/ipam/v1/pools/{name}"))?;
-        refuse_overlaps(&pools, &[]).map_err(|error| anyhow!(error.msg))?;
-        Ok(pools)
-    }
-
-    #[test]
-    fn a_catalogue_is_read_with_and_without_its_key() {
-        for text in [
-            r#"{"pools":{"web":{"subnet":"10.1.0.0/24"},"db":{"subnet":"10.2.0.0/24","block":28}}}"#,
-            r#"{"web":{"subnet":"10.1.0.0/24"},"db":{"subnet":"10.2.0.0/24","block":28}}"#,
-        ] {
-            let pools = imported(text).unwrap();
-            assert_eq!(pools[0].value, br#"{"subnet":"10.1.0.0/24"}"#);
-            assert_eq!(pools[1].definition.block, Some(28));
-        }
-    }
-
-    #[test]
-    fn a_wrong_pool_is_named() {
-        for (text, why) in [
-            (
-                r#"{"a b":{"subnet":"10.1.0.0/24"}}"#,
-                "\"a b\" can't name a pool",
-            ),
-            (r#"{"a":{"subnet":"10.1.0.9/24"}}"#, "/ipam/v1/pools/a"),
-            (r#"{"pools":{}}"#, "has no pools"),
-            (
-                r#"{"a":{"subnet":"10.1.0.0/24"},"a":{"subnet":"10.2.0.0/24"}}"#,
-                "twice",
-            ),
-            (
-                r#"{"a":{"subnet":"10.1.0.0/24"},"b":{"subnet":"10.1.0.0/16"}}"#,
-                "pool b (10.1.0.1-10.1.255.254) overlaps with pool a",
-            ),
-        ] {
-            let error = imported(text).err().map(|error| error.to_string());
-            assert!(
-                error.as_ref().is_some_and(|error| error.contains(why)),
-                "{error:?}"
-            );
-        }
-    }
+    Ok(print(&rows, context.output)? || !is_complete)
 }

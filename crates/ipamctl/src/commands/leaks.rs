@@ -1,26 +1,22 @@
-//! `ipamctl leaks`: leaked attachments, each with the evidence.
+//! `ipamctl leaks`: what nobody will release, with the evidence and the command that releases it.
 
-use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use anyhow::Result;
 use serde::Serialize;
 
+use crate::Context;
 use crate::arguments::ListArguments;
-use crate::context::Context;
-use crate::leaks::container_list::ContainerList;
-use crate::leaks::evidence::{Judge, is_proven};
-use crate::leaks::record_lock::Lock;
-use crate::node::{
-    Extent, Inventory, Names, NetworkAttachment, attachments, held_addresses, short_id,
-};
+use crate::container_list::ContainerList;
+use crate::evidence::{Judge, Judgement, Keep};
+use crate::inventory::{Inventory, Names, NetworkAttachment, Nodes, attachments, short_id};
 use crate::output::table::Table;
 use crate::output::times::{self, rounded};
-use crate::output::{Output, Style, joined, warn};
-use crate::release::printed_command::release_command;
+use crate::release::release_command;
 
-/// A leak. The keys are documented, and don't change their meaning.
-#[derive(Debug, Serialize)]
+/// A leak, or an attachment of which it is unknown. The keys are documented, and don't change
+/// their meaning.
+#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Leak<'a> {
     #[serde(flatten)]
@@ -30,96 +26,87 @@ struct Leak<'a> {
     since: Option<SystemTime>,
     evidence: Vec<&'static str>,
     evidence_text: Vec<String>,
-    #[serde(flatten)]
-    lock: Lock,
     /// The command that releases it.
     release: String,
     #[serde(skip)]
     is_proven: bool,
 }
 
-pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
-    let (node, output) = (&context.node(), context.output);
-    let valid = ContainerList::given(list)?;
-    let inventory = Inventory::read(node, Extent::All);
-    let all = attachments(held_addresses(&inventory));
-    if let Some(valid) = &valid {
-        valid.refuse_wrong_ids(&all)?;
+impl<'a> Leak<'a> {
+    /// `None` if it is in use.
+    fn of(
+        attachment: &'a NetworkAttachment<'_>,
+        judgement: Judgement,
+        places: &[String],
+    ) -> Option<Self> {
+        let is_proven = judgement.is_leak();
+        let unknown = match judgement.keep {
+            Some(Keep::Unknown(reason)) => Some(("unknown", format!("unknown: {reason}"))),
+            _ if is_proven => None,
+            _ => return None,
+        };
+        let judged = judgement.proofs.into_iter();
+        let proofs = judged.map(|proof| (proof.key, proof.text));
+        let (evidence, evidence_text) = proofs.chain(unknown).unzip();
+        Some(Self {
+            attachment,
+            names: attachment.names(),
+            since: attachment.last_change(),
+            evidence,
+            evidence_text,
+            release: release_command(places, attachment),
+            is_proven,
+        })
     }
-    let judge = Judge::new(valid.as_ref(), list.older_than, &node.environment);
-    let judged = all.iter().map(|one| (one, judge.evidence(one)));
-    let leaks = judged.filter(|(_, evidence)| !evidence.is_empty());
-    let leaks = leaks.map(|(attachment, evidence)| Leak {
-        attachment,
-        names: attachment.names(),
-        since: attachment.last_change(),
-        evidence: evidence.iter().map(|evidence| evidence.key).collect(),
-        is_proven: is_proven(&evidence),
-        evidence_text: evidence.into_iter().map(|evidence| evidence.text).collect(),
-        lock: Lock::of(attachment),
-        release: release_command(node, attachment),
-    });
-    let leaks: Vec<Leak<'_>> = leaks.collect();
-    output.print(&leaks, || {
+}
+
+pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
+    let node = &context.node();
+    let valid = ContainerList::given(list, context)?;
+    let inventory = Inventory::read(context, node, Nodes::This);
+    let all = attachments(&inventory.held);
+    let judge = Judge::new(node, &inventory, &all, valid.as_ref(), list)?;
+    let places = context.places.words();
+    let leak = |attachment| Leak::of(attachment, judge.judge(attachment), &places);
+    let leaks: Vec<Leak<'_>> = all.iter().filter_map(leak).collect();
+    context.output.print(&leaks, || {
         if leaks.is_empty() {
-            let unread = inventory.unread > 0;
-            let unless = if unread { " in what could be read" } else { "" };
-            return vec![format!(
-                "No leak is known in the networks of the conflists and the records{unless}."
-            )];
+            return vec!["No leak is known.".to_owned()];
         }
-        let mut lines = table(&leaks, output);
+        let mut lines = table(&leaks);
         lines.extend(remedies(&leaks));
         lines
     })?;
-    let proven = leaks.iter().filter(|leak| leak.is_proven).count();
-    let unknown = leaks.len() - proven;
-    if unknown > 0 && valid.is_none() && !output.json {
-        warn(format!(
-            "{unknown} of {} can't be judged without a list of the containers: --valid FILE",
-            all.len()
-        ));
-    }
-    inventory.verdict(proven > 0)
+    inventory.verdict(leaks.iter().any(|leak| leak.is_proven))
 }
 
-/// The commands that release the leaks. They aren't cut, so that they can be copied.
+/// The commands that release the leaks.
 fn remedies(leaks: &[Leak<'_>]) -> Vec<String> {
     let mut lines = Vec::new();
-    if leaks.iter().any(|leak| leak.is_proven) {
-        lines.extend([String::new(), "To release them:".to_owned()]);
-        let proven = leaks.iter().filter(|leak| leak.is_proven);
-        lines.extend(proven.map(|leak| format!("  {}", leak.release)));
+    for (is_proven, title) in [
+        (true, "To release them:"),
+        (false, "Unknown ones, only if their containers are gone:"),
+    ] {
+        let of_kind = leaks.iter().filter(|leak| leak.is_proven == is_proven);
+        let commands: Vec<String> = of_kind.map(|leak| format!("  {}", leak.release)).collect();
+        if !commands.is_empty() {
+            lines.extend([String::new(), title.to_owned()]);
+            lines.extend(commands);
+        }
     }
-    let unknown = leaks.iter().filter(|leak| !leak.is_proven);
-    let is_dockers: BTreeSet<bool> = unknown
-        .map(|leak| leak.attachment.docker().is_some())
-        .collect();
-    if !is_dockers.is_empty() {
-        lines.push(String::new());
-    }
-    lines.extend(is_dockers.into_iter().map(|is_dockers| match is_dockers {
-        false => "Unknown ones, if their containers are gone: ipamctl gc --valid FILE".to_owned(),
-        true => "Unknown ones, if Docker doesn't have them: ipamctl gc --docker".to_owned(),
-    }));
     lines
 }
 
-fn table(leaks: &[Leak<'_>], output: Output) -> Vec<String> {
+fn table(leaks: &[Leak<'_>]) -> Vec<String> {
     let age = |leak: &Leak<'_>| leak.since.and_then(|since| since.elapsed().ok());
     Table::of(leaks)
         .text("ADDRESS", |leak| leak.attachment.ips_text("-"))
         .text("NETWORK", |leak| leak.attachment.network.to_owned())
         .text("CONTAINER", |leak| {
-            short_id(leak.attachment.container).to_owned()
+            short_id(leak.attachment.container.unwrap_or("?")).to_owned()
         })
         .text("AGE", |leak| age(leak).map_or("?".to_owned(), rounded))
         .text("NAME", |leak| leak.names.short())
-        .text("EVIDENCE", |leak| {
-            joined(leak.evidence_text.iter().chain(&leak.lock.reason), "; ")
-        })
-        .lines(output, |leak| {
-            let is_proven = leak.is_proven;
-            Some(if is_proven { Style::Yellow } else { Style::Dim })
-        })
+        .text("EVIDENCE", |leak| leak.evidence_text.join("; "))
+        .lines()
 }

@@ -1,136 +1,135 @@
-//! `ipamctl map`: the addresses of a network or a named pool as a picture.
+//! `ipamctl map`: the addresses of a network or a named pool as a picture in the terminal.
 
-mod cells;
-mod svg;
-mod text;
-
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::IpAddr;
-use std::path::Path;
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 
 use anyhow::{Result, ensure};
-use serde_json::{Value, json};
+use ipam::{IpNet, Range};
 
-use crate::context::Context;
-use crate::leaks::evidence::{Judge, is_proven};
-use crate::node::{
-    Extent, HeldAddress, Inventory, Node, PlacedPool, attachments, held_addresses, short_id, slice,
-};
+use crate::Context;
+use crate::inventory::{Inventory, Nodes};
 use crate::output::joined;
-use cells::{Cell, Grid, Picture};
+use crate::pools::PlacedPool;
+use crate::usage::{PoolUsage, number, slice};
 
-/// Minimum age of a pending call that counts as leaked, as in `ipamctl leaks`.
-const PENDING: Duration = Duration::from_secs(600);
+/// Cells in a row.
+const ROW: u32 = 16;
 
-pub(crate) fn run(name: &str, svg: Option<&Path>, context: &Context<'_>) -> Result<bool> {
-    let (node, output) = (&context.node(), context.output);
-    // The holders are shown in titles and in JSON only.
-    let has_holders = output.json || svg.is_some();
-    let extent = if has_holders {
-        Extent::All
-    } else {
-        Extent::Map
-    };
-    let inventory = Inventory::read(node, extent);
-    let pools = inventory.pools.all.iter();
-    let pools: Vec<&PlacedPool> = pools.filter(|placed| placed.is_of(name)).collect();
+/// A larger subnet has a cell for each block of addresses.
+const MOST_CELLS: u32 = 1024;
+
+/// Most addresses of an IPv6 subnet that are listed.
+const MOST_LISTED: usize = 64;
+
+/// The shades of a block by its use, from empty to full.
+const SHADES: [char; 5] = [FREE, '░', '▒', '▓', RESERVED];
+
+const FREE: char = '·';
+const RESERVED: char = '█';
+const EXCLUDED: char = '×';
+const GATEWAY: char = 'G';
+const OUTSIDE: char = ' ';
+
+pub(crate) fn run(name: &str, context: &Context<'_>) -> Result<bool> {
+    let inventory = Inventory::read(context, &context.node(), Nodes::All);
+    let known = inventory.pools.all.iter();
+    let pools: Vec<&PlacedPool> = known.filter(|placed| placed.is_of(name)).collect();
     ensure!(
         !pools.is_empty(),
         "no conflist has ranges of a network or pool {name}"
     );
-    let held = held_addresses(&inventory);
-    let mut holders: HashMap<&Path, BTreeMap<IpAddr, String>> = HashMap::new();
-    for address in &held {
-        if let (Some(directory), Some(ip)) = (address.directory, address.ip) {
-            let holders = holders.entry(&directory.path).or_default();
-            holders.insert(ip, holder(address));
-        }
-    }
-    let leaked = leaked(node, held);
-    let pictures = pools.into_iter().map(|placed| {
-        let taken = inventory.taken(&placed.directory);
-        let leaked = of_pool(&leaked, placed);
-        let mut picture = Picture::new(title(placed), &placed.pool.ranges, taken, leaked);
-        picture.holders = holders.get(placed.directory.as_path());
-        picture
-    });
-    let pictures: Vec<Picture<'_>> = pictures.collect();
-    match svg {
-        Some(file) => svg::canvas(name, &pictures).write(file, output)?,
-        None => {
-            let pools: Vec<Value> = pictures.iter().map(pool).collect();
-            output.print(&pools, || text::lines(&pictures, output))?;
-        }
-    }
+    let usage = |placed: &&PlacedPool| PoolUsage::of(placed, &inventory);
+    let usages: Vec<PoolUsage> = pools.iter().map(usage).collect();
+    context.output.print(&usages, || {
+        let counted = pools.iter().zip(&usages);
+        let drawn = counted.flat_map(|(placed, usage)| lines(placed, usage, &inventory));
+        let legend =
+            format!("{FREE} free   {RESERVED} reserved   {EXCLUDED} excluded   {GATEWAY} gateway");
+        drawn.chain([legend]).collect()
+    })?;
     inventory.verdict(false)
 }
 
-fn title(placed: &PlacedPool) -> String {
-    let networks = joined(&placed.networks, ", ");
-    match placed.name() {
-        Some(name) => format!("pool {name} of {networks}: {}", placed.pool.ranges),
-        None => format!("{networks}: {}", placed.pool.ranges),
+fn lines(placed: &PlacedPool, usage: &PoolUsage, inventory: &Inventory) -> Vec<String> {
+    let count = |value: Option<u128>| value.map_or("?".to_owned(), number);
+    let mut lines = vec![
+        placed.to_string(),
+        format!(
+            "{} reserved, {} free",
+            count(usage.reserved),
+            count(usage.free)
+        ),
+        String::new(),
+    ];
+    let taken = inventory.taken(&placed.directory);
+    let mut subnets: BTreeMap<IpNet, Vec<&Range>> = BTreeMap::new();
+    for range in placed.pool.ranges.ranges() {
+        subnets.entry(range.subnet()).or_default().push(range);
     }
-}
-
-/// The addresses whose records prove that they are leaked, each with its network.
-fn leaked<'a>(node: &Node, held: Vec<HeldAddress<'a>>) -> BTreeSet<(&'a str, IpAddr)> {
-    let judge = Judge::new(None, PENDING, &node.environment);
-    let mut leaked = BTreeSet::new();
-    for attachment in attachments(held) {
-        if attachment.record.is_some() && is_proven(&judge.evidence(&attachment)) {
-            leaked.extend(attachment.ips().map(|ip| (attachment.network, ip)));
+    for (subnet, ranges) in subnets {
+        let taken = slice(taken, subnet.network(), subnet.broadcast());
+        if let IpNet::V4(v4) = subnet {
+            let (first, last) = (v4.network().to_bits(), v4.broadcast().to_bits());
+            lines.extend(rows(first, last, &ranges, taken));
+        } else {
+            let listed = taken.iter().take(MOST_LISTED);
+            lines.extend(listed.map(|ip| format!("{RESERVED} {ip}")));
+            let more = taken.len().saturating_sub(MOST_LISTED);
+            lines.extend((more > 0).then(|| format!("  and {more} more")));
         }
     }
-    leaked
+    lines.push(String::new());
+    lines
 }
 
-/// The leaked addresses of a pool.
-fn of_pool(leaked: &BTreeSet<(&str, IpAddr)>, placed: &PlacedPool) -> BTreeSet<IpAddr> {
-    let mut found = BTreeSet::new();
-    for network in placed.networks.iter().map(|network| network.as_str()) {
-        for range in placed.pool.ranges.ranges() {
-            let (first, last) = (range.addresses().first(), range.addresses().last());
-            let leaked = leaked.range((network, first)..=(network, last));
-            found.extend(leaked.map(|(_, ip)| *ip));
+/// The rows of an IPv4 subnet from `first` to `last`.
+fn rows(first: u32, last: u32, ranges: &[&Range], taken: &[IpAddr]) -> Vec<String> {
+    // A cell is an address, a /24, or a 4,096th part of a subnet that is larger than a /12.
+    let block = match last - first {
+        small if small < MOST_CELLS => 1,
+        large => (large >> 12).next_power_of_two().max(256),
+    };
+    let blocks = (first..=last).step_by(block as usize).map(|bits| {
+        let ip = IpAddr::V4(Ipv4Addr::from_bits(bits));
+        let end = IpAddr::V4(Ipv4Addr::from_bits(bits + (block - 1)));
+        match block {
+            1 => cell(ranges, taken, ip),
+            _ => shade(slice(taken, ip, end).len(), block as usize),
         }
-    }
-    found
-}
-
-fn holder(address: &HeldAddress<'_>) -> String {
-    let name = address.names.short();
-    let state = address.state.to_string();
-    let container = address.container.map_or(state.as_str(), short_id);
-    match address.ifname {
-        _ if !name.is_empty() => format!("{name} ({container})"),
-        Some(ifname) => format!("{container} {ifname}"),
-        None => container.to_owned(),
-    }
-}
-
-/// A pool as JSON, with its addresses that aren't free. The keys are documented, and don't change
-/// their meaning.
-fn pool(picture: &Picture<'_>) -> Value {
-    let ranges = picture.ranges.ranges();
-    let mut ips: BTreeSet<IpAddr> = ranges.iter().map(|range| range.gateway()).collect();
-    for (subnet, grid) in picture.grids() {
-        if let Grid::Addresses(cells) = grid {
-            let is_shown = |cell| !matches!(cell, Cell::Free | Cell::Outside);
-            let shown = cells.into_iter().filter(|(_, cell)| is_shown(*cell));
-            ips.extend(shown.map(|(ip, _)| ip));
-        }
-        ips.extend(slice(picture.taken, subnet.network(), subnet.broadcast()));
-    }
-    let addresses = ips.into_iter().map(|ip| {
-        let state = picture.cell(ip).look().name;
-        json!({"address": ip, "state": state, "holder": picture.holder(ip)})
     });
-    let subnets = ranges.iter().map(|range| range.subnet().to_string());
-    json!({
-        "title": picture.title,
-        "subnets": subnets.collect::<Vec<_>>(),
-        "addresses": addresses.collect::<Vec<_>>(),
-    })
+    let cells: Vec<char> = blocks.collect();
+    let starts = (first..=last).step_by((ROW * block) as usize);
+    let rows = starts
+        .zip(cells.chunks(ROW as usize))
+        .map(|(start, cells)| {
+            let ip = Ipv4Addr::from_bits(start).to_string();
+            let row = format!("{ip:<15}  {}", joined(cells, " "));
+            row.trim_end().to_owned()
+        });
+    rows.collect()
+}
+
+fn cell(ranges: &[&Range], taken: &[IpAddr], ip: IpAddr) -> char {
+    let range = ranges.iter().find(|range| range.addresses().contains(ip));
+    if range.is_some() && taken.binary_search(&ip).is_ok() {
+        return RESERVED;
+    }
+    // A gateway may be outside of its range.
+    if ranges.iter().any(|range| range.gateway() == ip) {
+        return GATEWAY;
+    }
+    match range {
+        None => OUTSIDE,
+        Some(range) if range.gives(ip) => FREE,
+        Some(_) => EXCLUDED,
+    }
+}
+
+/// The character of a block of addresses. Full is only what has at most the gateway and the broadcast
+/// address left.
+fn shade(taken: usize, size: usize) -> char {
+    let quarters = (taken * 4).div_ceil(size);
+    let is_full = taken + 3 >= size;
+    let most = if is_full { 4 } else { 3 };
+    SHADES[quarters.min(most)]
 }

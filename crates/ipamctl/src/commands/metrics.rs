@@ -1,215 +1,99 @@
-//! `ipamctl metrics`: Prometheus' text format, and the same samples as JSON.
+//! `ipamctl metrics`: Prometheus' text format.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
-use anyhow::Result;
-use chain::record::{AttachmentRecord, ListedRecord, RecordState};
-use cni::NetworkName;
-use reservations::view::last_reclaim;
-use serde::{Serialize, Serializer};
+use anyhow::{Result, ensure};
+use chain::record::{AttachmentRecord, RecordState};
+use prometheus::{GaugeVec, Opts, Registry, TextEncoder};
 
-use crate::context::Context;
-use crate::node::{Extent, HeldState, Inventory, pool_usages};
-use crate::output::{joined, warn};
-
-/// The samples of one gauge. The keys are documented, and don't change their meaning.
-#[derive(Serialize)]
-struct Family {
-    name: String,
-    help: &'static str,
-    samples: Vec<Sample>,
-}
-
-#[derive(Serialize)]
-struct Sample {
-    #[serde(serialize_with = "as_object")]
-    labels: Vec<Label>,
-    /// Without a fraction; as text, since it may exceed 2^53.
-    value: String,
-}
-
-type Label = (&'static str, String);
+use crate::Context;
+use crate::inventory::{HeldState, Inventory, Nodes};
+use crate::output::joined;
+use crate::usage::{PoolUsage, usages};
 
 pub(crate) fn run(context: &Context<'_>) -> Result<bool> {
-    let inventory = Inventory::read(&context.node(), Extent::All);
-    let mut families = Vec::from(pools(&inventory));
-    families.extend(records(&inventory));
-    let (reclaims, unread) = reclaims(&inventory);
-    families.extend(reclaims);
-    unread.iter().for_each(warn);
-    let mut problems = Family::new("problems", "Files and folders that could not be read.");
-    problems.add(&[], Some(inventory.unread + unread.len()));
-    families.push(problems);
-    let lines = || families.iter().flat_map(Family::lines).collect();
-    context.output.print(&families, lines)?;
+    ensure!(
+        !context.output.json,
+        "metrics has no JSON: see ipamctl pools"
+    );
+    let inventory = Inventory::read(context, &context.node(), Nodes::All);
+    let registry = Registry::new();
+    pools(&inventory, &registry)?;
+    records(&inventory, &registry)?;
+    let help = "Files and folders that could not be read.";
+    let problems = gauge(&registry, "problems", help, &[])?;
+    set(&problems, &[], inventory.unread as u128);
+    let text = TextEncoder::new().encode_to_string(&registry.gather())?;
+    context.output.lines(text.lines())?;
     Ok(false)
 }
 
-fn pools(inventory: &Inventory) -> [Family; 4] {
-    let mut families = [
-        Family::new(
-            "pool_addresses",
-            "Addresses that the pool gives without request.",
-        ),
-        Family::new("pool_reserved_addresses", "Reserved ones of these."),
-        Family::new("pool_free_addresses", "Free ones of these."),
-        Family::new(
-            "pool_excluded_addresses",
-            "Addresses that the pool gives on request only.",
-        ),
-    ];
-    for pool in pool_usages(inventory) {
-        let labels = [
-            ("network", joined(&pool.networks, ",")),
-            ("pool", pool.pool.unwrap_or_default()),
-            ("ranges", pool.ranges.unwrap_or_default()),
-            ("directory", pool.directory),
-        ];
-        let counts = [pool.size, pool.reserved, pool.free, pool.excluded];
-        for (family, count) in families.iter_mut().zip(counts) {
-            family.add(&labels, count);
-        }
-    }
-    families
+/// A gauge whose name follows `ipam_`.
+fn gauge(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> Result<GaugeVec> {
+    let gauge = GaugeVec::new(Opts::new(format!("ipam_{name}"), help), labels)?;
+    registry.register(Box::new(gauge.clone()))?;
+    Ok(gauge)
 }
 
-fn records(inventory: &Inventory) -> [Family; 2] {
-    let mut counts = Family::new("attachment_records", "Records of attachments, by state.");
-    let mut pending = Family::new(
-        "oldest_pending_record_timestamp_seconds",
-        "Start of the oldest ADD or DEL that has not ended.",
-    );
-    let mut networks: BTreeMap<&NetworkName, Vec<&ListedRecord>> = BTreeMap::new();
+/// Sets the sample with these labels.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "the format has floating-point numbers"
+)]
+fn set(gauge: &GaugeVec, labels: &[&str], value: u128) {
+    gauge.with_label_values(labels).set(value as f64);
+}
+
+fn pools(inventory: &Inventory, registry: &Registry) -> Result<()> {
+    let usages = usages(inventory);
+    let labels = ["network", "pool", "ranges", "directory"];
+    let add = |name, help, count: fn(&PoolUsage) -> Option<u128>| -> Result<()> {
+        let gauge = gauge(registry, name, help, &labels)?;
+        for usage in &usages {
+            // An unknown count has no sample.
+            let Some(value) = count(usage) else { continue };
+            let network = joined(&usage.networks, ",");
+            let pool = usage.pool.as_deref().unwrap_or_default();
+            let ranges = usage.ranges.as_deref().unwrap_or_default();
+            set(&gauge, &[&network, pool, ranges, &usage.directory], value);
+        }
+        Ok(())
+    };
+    let help = "Addresses that the pool gives without request.";
+    add("pool_addresses", help, |usage| usage.size)?;
+    let help = "Reserved ones of these.";
+    add("pool_reserved_addresses", help, |usage| usage.reserved)?;
+    let help = "Free ones of these.";
+    add("pool_free_addresses", help, |usage| usage.free)?;
+    let help = "Addresses that the pool gives on request only.";
+    add("pool_excluded_addresses", help, |usage| usage.excluded)
+}
+
+fn records(inventory: &Inventory, registry: &Registry) -> Result<()> {
+    let help = "Records of attachments, by state.";
+    let counts = gauge(registry, "attachment_records", help, &["network", "state"])?;
+    let name = "oldest_pending_record_timestamp_seconds";
+    let help = "Start of the oldest ADD or DEL that has not ended.";
+    let pending = gauge(registry, name, help, &["network"])?;
     for record in &inventory.records {
-        networks.entry(&record.network).or_default().push(record);
+        let network = record.network.as_str();
+        let state = HeldState::of(record).to_string();
+        counts.with_label_values(&[network, &state]).inc();
     }
-    for (network, records) in networks {
-        let network = ("network", network.to_string());
-        for state in HeldState::OF_RECORDS {
-            let of_state = records
-                .iter()
-                .filter(|record| HeldState::of(record) == state);
-            let labels = [network.clone(), ("state", state.to_string())];
-            counts.add(&labels, Some(of_state.count()));
-        }
-        let contents = records.iter().flat_map(|record| &record.content);
-        let unended = contents.filter(|content| content.state != RecordState::Added);
-        let oldest = unended.map(AttachmentRecord::since).min();
-        pending.add(&[network], oldest.map(seconds));
-    }
-    [counts, pending]
-}
-
-/// The last release of reservations from before a boot, by network, and the reasons why some are
-/// unknown.
-fn reclaims(inventory: &Inventory) -> ([Family; 2], BTreeSet<String>) {
-    let mut times = Family::new(
-        "reclaim_timestamp_seconds",
-        "Last release of reservations from before a boot.",
-    );
-    let mut kept = Family::new(
-        "reclaim_kept_reservations",
-        "Reservations that this release found and kept.",
-    );
-    let mut unread = BTreeSet::new();
-    let pools = inventory.pools.all.iter();
-    let places = pools.flat_map(|placed| {
-        let networks = placed.networks.iter();
-        networks.map(|network| (&placed.directory, network))
+    let contents = inventory.records.iter().filter_map(|record| {
+        let content = record.content.as_ref().ok()?;
+        Some((record.network.as_str(), content))
     });
-    for (directory, network) in places.collect::<BTreeSet<_>>() {
-        let shown = directory.display().to_string();
-        match last_reclaim(directory, network.as_str()) {
-            Ok(Some(last)) => {
-                let labels = [("network", network.to_string()), ("directory", shown)];
-                times.add(&labels, last.time.map(seconds));
-                kept.add(&labels, Some(last.kept.len()));
-            }
-            Ok(None) => {}
-            // The network has no reservation yet.
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => {
-                unread.insert(format!("{shown}: last reclaim of {network}: {error}"));
-            }
-        }
-    }
-    ([times, kept], unread)
-}
-
-fn seconds(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH);
-    since.unwrap_or_default().as_secs()
-}
-
-impl Family {
-    /// A family without samples; its name follows `ipam_`.
-    fn new(name: &str, help: &'static str) -> Self {
-        Self {
-            name: format!("ipam_{name}"),
-            help,
-            samples: Vec::new(),
-        }
-    }
-
-    /// Adds a sample, unless its value is unknown.
-    fn add(&mut self, labels: &[Label], value: Option<impl ToString>) {
-        self.samples.extend(value.map(|value| Sample {
-            labels: labels.to_vec(),
-            value: value.to_string(),
-        }));
-    }
-
-    /// The lines of the text format.
-    fn lines(&self) -> Vec<String> {
-        let Self { name, help, .. } = self;
-        let mut lines = vec![
-            format!("# HELP {name} {help}"),
-            format!("# TYPE {name} gauge"),
-        ];
-        lines.extend(self.samples.iter().map(|Sample { labels, value }| {
-            let labels = labels.iter();
-            let pairs = labels.map(|(key, value)| format!("{key}=\"{}\"", escaped(value)));
-            match joined(pairs, ",") {
-                pairs if pairs.is_empty() => format!("{name} {value}"),
-                pairs => format!("{name}{{{pairs}}} {value}"),
-            }
-        }));
-        lines
-    }
-}
-
-fn as_object<S: Serializer>(labels: &[Label], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(labels.iter().map(|(key, value)| (key, value)))
-}
-
-/// A label's value, escaped for the format.
-fn escaped(value: &str) -> String {
-    value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_family_has_help_type_and_samples_with_escaped_labels() {
-        let mut family = Family::new("b", "What it is.");
-        family.add(&[("x", "1\"\\\n".to_owned())], Some(7));
-        family.add(&[], Some(8));
-        family.add(&[("y", String::new())], None::<u8>);
-        assert_eq!(
-            family.lines(),
-            [
-                "# HELP ipam_b What it is.",
-                "# TYPE ipam_b gauge",
-                "ipam_b{x=\"1\\\"\\\\\\n\"} 7",
-                "ipam_b 8"
-            ]
+    let is_unended = |(_, content): &(_, &AttachmentRecord)| content.state != RecordState::Added;
+    let mut unended: Vec<_> = contents.filter(is_unended).collect();
+    unended.sort_by_key(|(_, content)| std::cmp::Reverse(content.since()));
+    for (network, content) in unended {
+        let since = AttachmentRecord::since(content).duration_since(UNIX_EPOCH);
+        set(
+            &pending,
+            &[network],
+            since.unwrap_or_default().as_secs().into(),
         );
     }
+    Ok(())
 }

@@ -1,124 +1,98 @@
-//! `ipamctl node-forget`: releases the addresses and blocks of a lost node.
+//! `ipamctl node-forget`: releases the addresses of a cluster's node that is gone.
 //!
 //! No timeout does this, since the node may only be cut off.
 
-use anyhow::{Result, bail, ensure};
-use cluster::contents::ClaimedBlock;
-use cluster::forget::NodeHoldings;
-use cni::NetworkName;
-use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::thread::sleep;
 
+use anyhow::{Result, ensure};
+use cluster::{Held, Inventory, release_each, until_answered};
+use kubernetes::Kubernetes;
+
+use super::cluster_row::{Row, print};
+use crate::Context;
 use crate::arguments::NodeForgetArguments;
-use crate::context::Context;
-use crate::output::confirmation::is_confirmed;
-use crate::output::{Output, warn};
-use crate::shared_pools::{SharedCluster, failed};
-
-/// Most addresses that are listed.
-const SHOWN: usize = 20;
+use crate::clusters::{Cluster, of_person};
+use crate::output::{joined, warn};
 
 pub(crate) fn run(arguments: &NodeForgetArguments, context: &Context<'_>) -> Result<bool> {
-    let output = context.output;
-    let cluster = SharedCluster::chosen(&arguments.cluster, context)?;
-    let name = arguments.node.as_str();
-    ensure!(
-        name.parse::<NetworkName>().is_ok(),
-        "{name:?} can't name a node"
-    );
-    ensure!(
-        name != cluster.node().name,
-        "{name} is this node: its containers use their addresses. Run it on another node"
-    );
-    let engine = &mut *cluster.engine();
-    let holdings = NodeHoldings::read(engine, name).map_err(failed)?;
-    for ClaimedBlock { block, pool, .. } in &holdings.foreign_blocks {
-        warn(format!(
-            "block {block} of pool {pool} has content that isn't ours: its node is unknown, and it is kept"
-        ));
-    }
-    ensure!(
-        !holdings.is_empty(),
-        "{} holds nothing of a node {name}",
-        cluster.path().display()
-    );
-    if !output.json {
-        output.lines(lines(name, &holdings))?;
-    }
-    let addresses = addresses(&holdings);
-    let (blocks, is_released) = if arguments.dry_run {
-        (holdings.blocks, false)
-    } else {
-        let text = format!(
-            "If containers of {name} still run, others will get their addresses.\nType the node's name to release all of this: "
-        );
-        if !arguments.yes && !is_confirmed(name, &text)? {
-            bail!("nothing is released");
-        }
-        let forgotten = holdings.release(engine).map_err(failed)?;
-        for ClaimedBlock { block, pool, .. } in &forgotten.changed_blocks {
-            warn(format!(
-                "block {block} of pool {pool} was changed, or {name} has registered again meanwhile; it is kept"
-            ));
-        }
-        let rest = forgotten.reserved_meanwhile;
-        if rest > 0 {
-            warn(format!(
-                "{name} has reserved {rest} addresses meanwhile: it is not gone"
-            ));
-        }
-        if !output.json {
-            let (addresses, blocks) = (forgotten.addresses, forgotten.blocks.len());
-            output.lines([format!("released: {addresses} addresses, {blocks} blocks")])?;
-        }
-        (forgotten.blocks, true)
+    let Some(name) = &arguments.node else {
+        let store = &mut of_person(context.places.kubeconfig.as_ref())?;
+        let held = of_deleted_nodes(store, arguments)?;
+        return release(store, held, arguments, context);
     };
-    if output.json {
-        let blocks = blocks.iter();
-        let blocks = blocks.map(|claimed| json!({"block": claimed.block, "pool": claimed.pool}));
-        // The keys are documented, and don't change their meaning.
-        Output::json(&[json!({
-            "node": name,
-            "addresses": addresses,
-            "blocks": blocks.collect::<Vec<_>>(),
-            "released": is_released,
-        })])?;
-    }
-    Ok(false)
-}
-
-/// The addresses as JSON.
-fn addresses(holdings: &NodeHoldings) -> Vec<Value> {
-    let held = holdings.addresses.iter().map(|entry| &entry.held);
-    let addresses = held.map(|held| {
-        json!({
-            "address": held.ip,
-            "pool": held.pool,
-            "network": held.network,
-            "containerID": held.attachment.container_id,
-            "ifname": held.attachment.ifname,
-        })
+    let cluster = Cluster::one(context)?;
+    let store = &mut *cluster.open()?;
+    let mut held = until_answered(store, |store| store.addresses())?;
+    let machine = &arguments.machine;
+    held.retain(|held| {
+        let holder = held.holder.as_ref().filter(|holder| holder.node == *name);
+        holder.is_some_and(|holder| machine.is_none() || holder.machine == *machine)
     });
-    addresses.collect()
+    let holders = || held.iter().filter_map(|held| held.holder.as_ref());
+    let machines: BTreeSet<_> = holders().map(|holder| holder.machine.as_ref()).collect();
+    ensure!(
+        machines.len() < 2,
+        "several machines hold addresses as {name}: {}. Name the one that is gone: --machine ID",
+        joined(machines.into_iter().flatten(), ", ")
+    );
+    let mut this = cluster.node.iter();
+    ensure!(
+        !this.any(|this| holders().any(|holder| holder.is_on(this))),
+        "{name} is this node: its containers use their addresses"
+    );
+    release(store, held, arguments, context)
 }
 
-/// The node's addresses and blocks, for people.
-fn lines(node: &str, holdings: &NodeHoldings) -> Vec<String> {
-    let (addresses, blocks) = (holdings.addresses.len(), holdings.blocks.len());
-    let mut lines = vec![format!(
-        "{node} holds {addresses} addresses and {blocks} blocks:"
-    )];
-    let shown = holdings.addresses.iter().take(SHOWN);
-    lines.extend(shown.map(|entry| {
-        let held = &entry.held;
-        let (ip, pool, network) = (held.ip, &held.pool, &held.network);
-        format!("  {ip} of pool {pool}: {} on {network}", held.attachment)
-    }));
-    if addresses > SHOWN {
-        lines.push(format!("  … and {} more", addresses - SHOWN));
+/// What the first look has found at nodes that have no Node object at both looks.
+fn of_deleted_nodes(
+    store: &mut Kubernetes<'_>,
+    arguments: &NodeForgetArguments,
+) -> Result<Vec<Held>> {
+    // The addresses first: a node that is added meanwhile isn't among them.
+    let mut held = until_answered(store, |store| store.addresses())?;
+    for look in 1..=2 {
+        let known = until_answered(store, |store| store.nodes())?;
+        ensure!(
+            !known.is_empty(),
+            "the cluster has no Node at all: nothing is released"
+        );
+        held.retain(|held| {
+            let mut holder = held.holder.iter();
+            holder.any(|holder| !known.contains(&holder.node))
+        });
+        if look == 1 && arguments.yes && !held.is_empty() {
+            let number = held.len();
+            warn(format!(
+                "{number} addresses of nodes without a Node object: looking again"
+            ));
+            sleep(arguments.between_looks);
+        }
     }
-    let blocks = holdings.blocks.iter();
-    lines.extend(
-        blocks.map(|claimed| format!("  block {} of pool {}", claimed.block, claimed.pool)),
-    );
-    lines
+    Ok(held)
+}
+
+/// Releases these addresses, or only shows them.
+fn release(
+    store: &mut dyn Inventory,
+    held: Vec<Held>,
+    arguments: &NodeForgetArguments,
+    context: &Context<'_>,
+) -> Result<bool> {
+    if arguments.yes {
+        release_each(store, &held)?;
+    }
+    let outcome = if arguments.yes {
+        "released"
+    } else {
+        "would-release"
+    };
+    let row = |held: Held| Some(Row::new(&held.key, held.holder?, outcome));
+    let rows: Vec<Row> = held.into_iter().filter_map(row).collect();
+    print(&rows, context.output)?;
+    let is_only_shown = !arguments.yes && !rows.is_empty();
+    if is_only_shown {
+        warn("if their containers still run, others will get their addresses: --yes releases them");
+    }
+    Ok(is_only_shown)
 }

@@ -1,207 +1,88 @@
-//! `ipamctl reconcile`: claims this node's addresses and blocks again in a restored engine.
+//! `ipamctl reconcile`: claims the addresses of this node's records again, after a cluster's engine was
+//! restored from an older state. May be repeated.
 
-mod living;
-mod same_cluster;
-
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
-use cluster::restore::{
-    LatestState, Reconciled, clear_mark, mark, mark_nodes, marked, reconcile_address,
-    reconcile_blocks,
-};
-use cluster::{DefinedPools, Engine, Group, Identity, Read};
-use cni::NetworkName;
-use serde::Serialize;
+use chain::record::{AttachmentRecord, ListedRecord, RecordState, with_locked};
+use cluster::{RecordedAdd, reconcile};
+use cni::{Args, DelegateName};
+use conflist::Found;
+use kubernetes::ENGINE as KUBERNETES;
 
-use crate::arguments::ReconcileArguments;
-use crate::context::Context;
-use crate::output::{Output, warn};
-use crate::shared_pools::{SharedCluster, failed, outcome};
-use living::{Living, living};
-use same_cluster::SameCluster;
+use super::cluster_row::{Row, print};
+use crate::Context;
+use crate::clusters::{Cluster, engine_of, with_kubeconfig};
+use crate::inventory::Inventory;
+use crate::output::warn;
 
-/// Longest wait for calls that run on this node, and then for conflicts to go away.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Pause before a conflict is tested again.
-const PAUSE: Duration = Duration::from_millis(200);
-
-/// An address or a block that this node uses. The keys are documented, and don't change their
-/// meaning.
-#[derive(Debug, Serialize)]
-struct Row {
-    /// The address, or the block.
-    what: String,
-    pool: String,
-    /// The container, the interface and the network; `null` for a block.
-    holder: Option<String>,
-    /// `held`: the engine still had it; `claimed`: the engine has it again; `conflict`.
-    outcome: &'static str,
-    /// In a conflict, the holder in the engine.
-    other: Option<String>,
-}
-
-pub(crate) fn run(arguments: &ReconcileArguments, context: &Context<'_>) -> Result<bool> {
-    if arguments.begin {
-        let cluster = SharedCluster::chosen(&arguments.cluster.any, context)?;
-        begin(&cluster, &arguments.nodes, context.output)?;
-        return Ok(false);
-    }
-    let node = &context.node();
-    let cluster = SharedCluster::of_this_node(&arguments.cluster, node)?;
-    let engine = &mut *cluster.engine();
-    let this_node = cluster.node();
-    let name = this_node.name.as_str();
-    let mut seen = LatestState::open(this_node).map_err(failed)?;
-    // Its answer has the engine's state.
-    engine.read(&[Read::Count(Group::Pools)])?;
-    let mut own_mark = mark(engine, name)?;
-    if let Err(error) = seen.refuse_older(this_node, engine) {
-        warn(&error.msg);
-        own_mark = mark(engine, name)?;
-    }
-    let moment = engine.moment().context("no cluster ID is answered")?;
-    let mut same_cluster = SameCluster::new(&cluster, moment.cluster, context.environment);
-    let (living, unread) = living(node, &mut same_cluster, Instant::now() + PATIENCE);
-    let identity = &mut Identity::of(this_node, &node.environment, engine).map_err(failed)?;
-    let rows = claim(engine, identity, this_node, &living)?;
-    let lines = || lines(&rows, engine.name());
-    context.output.print(&rows, lines)?;
-    unread.iter().for_each(warn);
-    // A conflist that can't be read may name a folder of further records.
-    let problems = unread.len() + node.problems.len();
-    ensure!(
-        problems == 0,
-        "the addresses of some attachments are unknown: {problems} records, folders or conflists can't be used now; node {name} stays marked"
-    );
-    let conflicts = rows.iter().filter(|row| row.is_conflict()).count();
-    if conflicts > 0 {
-        warn(format!(
-            "{conflicts} conflicts: if pools have another definition than before the restore, define them as they were last; otherwise, end one of the two containers of each (here: ipamctl release; there: the same, or ipamctl node-forget for a node that is gone), then run this again"
-        ));
-        return Ok(true);
-    }
-    if let Some(own_mark) = own_mark {
-        ensure!(
-            clear_mark(engine, &own_mark)?,
-            "ipamctl reconcile --begin has run meanwhile: run this again"
-        );
-    }
-    let rest = marked(engine)?;
-    seen.remember(engine);
-    if !rest.is_empty() {
-        warn(format!(
-            "these nodes have not run ipamctl reconcile yet, and nothing new is given before they have: {}",
-            rest.join(", ")
-        ));
-    }
-    Ok(false)
-}
-
-/// Claims all addresses and blocks of the node again. Conflicts are tested again for a while: an
-/// ADD may have made a claim that it takes back when it finds the marks.
-fn claim(
-    engine: &mut dyn Engine,
-    identity: &mut Identity<'_>,
-    node: &cluster::Node,
-    living: &[Living],
-) -> Result<Vec<Row>> {
-    let until = Instant::now() + PATIENCE;
-    let mut rows = claim_once(engine, identity, node, living)?;
-    while rows.iter().any(Row::is_conflict) && Instant::now() < until {
-        sleep(PAUSE);
-        let mut again = claim_once(engine, identity, node, living)?;
-        again.retain(|now| rows.iter().any(|row| row.is_conflict() && row.is_same(now)));
-        rows.retain(|row| !row.is_conflict());
-        rows.extend(again);
-    }
-    Ok(rows)
-}
-
-fn claim_once(
-    engine: &mut dyn Engine,
-    identity: &mut Identity<'_>,
-    node: &cluster::Node,
-    living: &[Living],
-) -> Result<Vec<Row>> {
-    let mut pools = DefinedPools::read(engine).map_err(failed)?;
-    let blocks = reconcile_blocks(engine, identity, &mut pools, node).map_err(failed)?;
-    let blocks = blocks.into_iter();
-    let mut rows: Vec<Row> = blocks
-        .map(|(pool, cidr, state)| Row::new(format!("block {cidr}"), pool, None, state))
-        .collect();
-    for Living { held, record } in living {
-        let lives = || record.try_exists().unwrap_or(true);
-        let state = reconcile_address(engine, identity, &mut pools, held, lives);
-        let state = state.map_err(failed)?;
-        rows.extend(state.map(|state| {
-            let holder = format!("{} of network {}", held.attachment, held.network);
-            let (what, pool) = (held.ip.to_string(), held.pool.to_string());
-            Row::new(what, pool, Some(holder), state)
-        }));
-    }
-    Ok(rows)
-}
-
-/// `--begin`: marks all nodes. Nothing new is given before each of them has claimed its own again.
-fn begin(cluster: &SharedCluster, named: &[String], output: Output) -> Result<()> {
-    for name in named {
-        let is_valid = name.parse::<NetworkName>().is_ok();
-        ensure!(is_valid, "{name:?} can't name a node");
-    }
-    let nodes = mark_nodes(&mut *cluster.engine(), named)?;
-    ensure!(
-        !nodes.is_empty(),
-        "{} knows no node: name all of them, ipamctl reconcile --begin NODE…",
-        cluster.path().display()
-    );
-    let lines = || {
-        let text = "nothing new is given before each of these nodes has run ipamctl reconcile:";
-        let lines = [text].into_iter().chain(nodes.iter().map(String::as_str));
-        lines.collect::<Vec<_>>()
+pub(crate) fn run(name: Option<&str>, context: &Context<'_>) -> Result<bool> {
+    // This machine's records, also with a kubeconfig.
+    let found = Found::in_folders(&context.places.conf_dir);
+    let node = &crate::node::Node::with(found, context.places, context.environment);
+    let inventory = Inventory::of_records(node);
+    let person = match &context.places.kubeconfig {
+        Some(file) => Some((
+            file,
+            name.context("--node is missing: the name of this node")?,
+        )),
+        None => None,
     };
-    Ok(output.print(&nodes, lines)?)
-}
-
-/// The lines for people; `engine` is the engine's name.
-fn lines(rows: &[Row], engine: &str) -> Vec<String> {
-    let mut lines: Vec<String> = rows.iter().map(Row::text).collect();
-    let claimed = rows.iter().filter(|row| row.outcome == "claimed").count();
-    lines.push(format!(
-        "{} addresses and blocks live here; {engine} had lost {claimed} of them",
-        rows.len()
-    ));
-    lines
-}
-
-impl Row {
-    fn new(what: String, pool: String, holder: Option<String>, state: Reconciled) -> Self {
-        let (outcome, other) = outcome(state);
-        Self {
-            what,
-            pool,
-            holder,
-            outcome,
-            other,
+    let unread = node.problems.iter().chain(&inventory.problems);
+    let mut unread: Vec<String> = unread.map(ToString::to_string).collect();
+    let mut rows = Vec::new();
+    for record in &inventory.records {
+        let claim = |content: &AttachmentRecord| match content.state {
+            RecordState::Added => claim_again(person, record, content),
+            // A DEL that has begun releases them; of an ADD that didn't end, nobody has them.
+            RecordState::Adding | RecordState::Deleting => Ok(Vec::new()),
+        };
+        match with_locked(record, claim).unwrap_or_else(|error| Some(Err(error.into()))) {
+            Some(Ok(claimed)) => rows.extend(claimed),
+            Some(Err(error)) => unread.push(format!("{}: {error:#}", record.file.display())),
+            None => {}
         }
     }
+    let has_conflicts = print(&rows, context.output)?;
+    unread.iter().for_each(warn);
+    ensure!(
+        unread.is_empty(),
+        "the addresses of some attachments are not claimed"
+    );
+    Ok(has_conflicts)
+}
 
-    fn is_conflict(&self) -> bool {
-        self.other.is_some()
+/// Claims the addresses of a record, by its configuration or by a person's kubeconfig.
+fn claim_again(
+    person: Option<(&PathBuf, &str)>,
+    record: &ListedRecord,
+    content: &AttachmentRecord,
+) -> Result<Vec<Row>> {
+    let delegates = content.delegates.iter();
+    let names: Vec<DelegateName> = delegates.map(|delegate| delegate.name.clone()).collect();
+    let Some(engine) = engine_of(&names) else {
+        return Ok(Vec::new());
+    };
+    let mut ipam = content.config()?.ipam()?;
+    if let Some((file, node)) = person.filter(|_| engine.name() == KUBERNETES.name()) {
+        ipam = with_kubeconfig(ipam, file);
+        ipam.set("node", node);
     }
-
-    /// True if both have the same address or block.
-    fn is_same(&self, other: &Self) -> bool {
-        (&self.what, &self.pool, &self.holder) == (&other.what, &other.pool, &other.holder)
-    }
-
-    fn text(&self) -> String {
-        let mut text = format!("{} of pool {}", self.what, self.pool);
-        text.extend(self.holder.iter().map(|holder| format!(" ({holder})")));
-        text += &format!(": {}", self.outcome);
-        text.extend(self.other.iter().map(|other| format!(": {other}")));
-        text
-    }
+    let cluster = Cluster::read(engine, ipam)?;
+    let node = cluster.node.as_ref().context("the node is unknown")?;
+    let at = names
+        .iter()
+        .position(|name| name.as_str() == engine.allocator());
+    let at = at.context("it has no allocator")?;
+    let answer_of = |at: usize| content.delegates.get(at)?.result.as_deref();
+    let add = RecordedAdd {
+        network: record.network.as_str(),
+        attachment: &record.attachment,
+        args: &Args::parse(&content.args).unwrap_or_default(),
+        since: content.added,
+        given: at.checked_sub(1).and_then(answer_of),
+        answer: answer_of(at),
+    };
+    let claimed = reconcile(&mut *cluster.open()?, node, &add)?;
+    Ok(claimed.into_iter().map(Row::restored).collect())
 }

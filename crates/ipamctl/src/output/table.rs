@@ -1,11 +1,6 @@
-//! Aligned tables that fit the terminal.
+//! Aligned tables.
 //!
 //! 65,533 rows must take milliseconds, so each cell is measured once and written once.
-
-use crate::output::{Output, Style};
-
-/// Smallest width to which a column is cut.
-const NARROWEST: usize = 8;
 
 /// Space between two columns.
 const GAP: &str = "  ";
@@ -61,26 +56,11 @@ impl<'r, R> Table<'r, R> {
         self
     }
 
-    /// The lines, fitted to the terminal, each row in its style. The widest columns are cut first;
-    /// a cut cell ends with `…`.
-    pub(crate) fn lines(
-        mut self,
-        output: Output,
-        style: impl Fn(&R) -> Option<Style>,
-    ) -> Vec<String> {
-        if let Some(width) = output.width {
-            narrow(&mut self.columns, width);
-        }
-        let mut lines = Vec::with_capacity(self.rows.len() + 1);
-        lines.push(output.styled(Style::Dim, &self.line(|column| column.header)));
-        lines.extend(self.rows.iter().enumerate().map(|(row, of)| {
-            let line = self.line(|column| &column.cells[row]);
-            match style(of) {
-                Some(style) => output.styled(style, &line),
-                None => line,
-            }
-        }));
-        lines
+    /// The lines: the headers, then the rows.
+    pub(crate) fn lines(self) -> Vec<String> {
+        let rows = (0..self.rows.len()).map(|row| self.line(|column| &column.cells[row]));
+        let headers = self.line(|column| column.header);
+        [headers].into_iter().chain(rows).collect()
     }
 
     fn line<'c>(&'c self, cell: impl Fn(&'c Column) -> &'c str) -> String {
@@ -89,13 +69,9 @@ impl<'r, R> Table<'r, R> {
             if !line.is_empty() {
                 line.push_str(GAP);
             }
-            let (cell, width) = (cell(column), column.width);
-            let length = length(cell);
-            let padding = std::iter::repeat_n(' ', width.saturating_sub(length));
-            if length > width {
-                line.extend(cell.chars().take(width - 1));
-                line.push('…');
-            } else if column.is_right_aligned {
+            let cell = cell(column);
+            let padding = std::iter::repeat_n(' ', column.width - length(cell));
+            if column.is_right_aligned {
                 line.extend(padding);
                 line.push_str(cell);
             } else {
@@ -105,17 +81,6 @@ impl<'r, R> Table<'r, R> {
         }
         line.truncate(line.trim_end().len());
         line
-    }
-}
-
-/// Makes the widest columns narrower until all fit, but none narrower than [`NARROWEST`].
-fn narrow(columns: &mut [Column], width: usize) {
-    let gaps = GAP.len() * columns.len().saturating_sub(1);
-    while columns.iter().map(|column| column.width).sum::<usize>() + gaps > width {
-        match columns.iter_mut().max_by_key(|column| column.width) {
-            Some(widest) if widest.width > NARROWEST => widest.width -= 1,
-            _ => return,
-        }
     }
 }
 
@@ -132,42 +97,21 @@ fn length(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn lines(width: Option<usize>) -> Vec<String> {
-        let rows = [
-            ("a-network-with-a-long-name", "7", ""),
-            ("b", "65533", "full"),
-        ];
-        Table::of(&rows)
+    #[test]
+    fn columns_are_aligned_and_empty_ones_left_out() {
+        let rows = [("a-network", "7", ""), ("b", "65533", "full")];
+        let table = Table::of(&rows)
             .text("NAME", |(name, ..)| (*name).to_owned())
             .text("NOTHING", |_| String::new())
             .number("SIZE", |(_, size, _)| (*size).to_owned())
-            .text("REMARK", |(.., remark)| (*remark).to_owned())
-            .lines(Output::plain_text(width), |_| None)
-    }
-
-    #[test]
-    fn columns_are_aligned_and_empty_ones_left_out() {
+            .text("REMARK", |(.., remark)| (*remark).to_owned());
         assert_eq!(
-            lines(None),
+            table.lines(),
             [
-                "NAME                         SIZE  REMARK",
-                "a-network-with-a-long-name      7",
-                "b                           65533  full",
+                "NAME        SIZE  REMARK",
+                "a-network      7",
+                "b          65533  full",
             ]
         );
-    }
-
-    #[test]
-    fn the_widest_column_is_cut_until_the_table_fits() {
-        assert_eq!(
-            lines(Some(26)),
-            [
-                "NAME          SIZE  REMARK",
-                "a-network-…      7",
-                "b            65533  full",
-            ]
-        );
-        // Nothing is left of a terminal that is too narrow, but the table is still there.
-        assert_eq!(lines(Some(3)).len(), 3);
     }
 }

@@ -1,14 +1,9 @@
 #![doc = include_str!("../README.md")]
 
-use cluster::plugin::{Allocator, Place};
-use etcd::Cluster;
-use ipam_da_host_local::Folders;
+use cluster::Allocator;
 
 /// The plugin.
 pub static PLUGIN: Allocator = Allocator {
     about: cni::about!(),
-    place: Place {
-        cluster: |ipam| Ok(Box::new(Cluster::read(ipam)?)),
-        data_dir: |ipam| Ok(Folders::read(ipam)?.data_dir),
-    },
+    engine: &etcd::ENGINE,
 };

@@ -3,60 +3,46 @@
 use std::net::IpAddr;
 
 use cni::{Attachment, Call, Error, NetworkName, code};
-use reservations::{Sought, State};
+use ipam::Pools;
+use reservations::{DataDir, State};
 
+use crate::holder::Holder;
 use crate::storage;
 
 /// Verifies that every address of `prevResult` that is in a pool is reserved to the attachment,
 /// and that the attachment has an address at all.
 pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
-    let data_dir = storage::data_dir(call, &config.ipam()?)?;
+    let data_dir = storage::directories(call, &config.ipam()?)?;
     let prev_result = config
         .prev_result()?
         .ok_or_else(|| Error::config("prevResult is missing: CHECK compares with it"))?;
-    let pools = ipam::pools(config)?;
-    let in_pools: Vec<(IpAddr, &NetworkName)> = prev_result
-        .ips
-        .iter()
-        .filter_map(|ip_config| {
-            let mut pools = pools.iter();
-            let pool = pools.find(|pool| pool.ranges.contains(ip_config.ip()))?;
-            let ip = pool.ranges.in_family(ip_config.ip());
-            Some((ip, pool.directory(config.name())))
-        })
-        .collect();
-    // Any address of the attachment if `ip` is `None`.
-    let holds = |name: &NetworkName, ip: Option<IpAddr>| -> Result<bool, Error> {
-        let Some(mut store) = data_dir.open(name)? else {
-            return Ok(false);
+    let pools = Pools::of_call(config)?.read()?;
+    let holder = Holder {
+        attachment,
+        network: config.name(),
+    };
+    let mut is_any_in_pools = false;
+    for ip_config in &prev_result.ips {
+        let mut pools = pools.iter();
+        let Some(pool) = pools.find(|pool| pool.ranges.contains(ip_config.ip())) else {
+            continue;
         };
-        let held = store.held_by(attachment, ip.as_slice())?;
-        Ok(held.iter().any(|(held, _)| ip.is_none_or(|ip| ip == *held)))
-    };
-    // An error if no directory has it, and one can't be read.
-    let holds_anywhere = |ip: Option<IpAddr>| -> Result<bool, Error> {
-        let mut unknown = None;
-        for name in data_dir.names()? {
-            match data_dir.may_hold(&name, Sought::Attachment(attachment, &[])) {
-                Ok(true) if holds(&name, ip)? => return Ok(true),
-                Ok(_) => {}
-                Err(error) => unknown = Some(error),
-            }
+        is_any_in_pools = true;
+        let ip = pool.ranges.in_family(ip_config.ip());
+        let directory = pool.directory(config.name());
+        let states = data_dir.states_of(directory, &[ip])?;
+        let state = states.first().map(|(_, state)| state);
+        if state == Some(&State::Unreadable) {
+            return Err(data_dir.unreadable(directory, ip));
         }
-        unknown.map_or(Ok(false), Err)
-    };
-    for (ip, name) in &in_pools {
-        // If the pool was renamed, the address is in the old directory.
-        if !holds(name, Some(*ip))? && !holds_anywhere(Some(*ip))? {
-            let store = data_dir.open(name)?;
-            let state = store.map_or(Ok(None), |store| store.state(*ip))?;
-            return Err(not_reserved(*ip, name, state, attachment));
+        if !state.is_some_and(|state| holder.has(directory, state)) {
+            return Err(not_reserved(ip, directory, state, attachment));
         }
     }
     // If no selector has put pools into the result of CHECK, any address of the attachment is
     // enough, as with host-local's CHECK.
-    if !in_pools.is_empty() || holds_anywhere(None)? {
+    if is_any_in_pools || has_any(&data_dir, &holder)? {
         return Ok(());
     }
     Err(Error::new(
@@ -68,19 +54,36 @@ pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Erro
     ))
 }
 
+/// True if the attachment has an address in any directory; an error if none is found, and a
+/// directory or a file can't be read.
+fn has_any(data_dir: &DataDir<'_>, holder: &Holder<'_>) -> Result<bool, Error> {
+    let mut unknown = Vec::new();
+    for name in data_dir.names()? {
+        let states = data_dir.states(&name).unwrap_or_else(|error| {
+            unknown.push(error);
+            Vec::new()
+        });
+        if states.iter().any(|(_, state)| holder.has(&name, state)) {
+            return Ok(true);
+        }
+        let unreadable = states.iter();
+        let unreadable = unreadable.filter(|(_, state)| *state == State::Unreadable);
+        unknown.extend(unreadable.map(|(ip, _)| data_dir.unreadable(&name, *ip)));
+    }
+    Error::all_as_one(unknown).map(|()| false)
+}
+
 fn not_reserved(
     ip: IpAddr,
     directory: &NetworkName,
-    state: Option<State>,
+    state: Option<&State>,
     attachment: &Attachment,
 ) -> Error {
     let is = match state {
-        None => "not reserved".to_owned(),
+        None | Some(State::Unreadable) => "not reserved".to_owned(),
         Some(State::Reserved(holder)) => format!("reserved to {holder}"),
-        Some(State::Torn | State::BeingWritten) => {
-            "reserved to nobody: the file is empty or cut off".to_owned()
-        }
-        Some(State::Unreadable) => "unreadable".to_owned(),
+        Some(State::Torn) => "reserved to nobody: the file is empty or cut off".to_owned(),
+        Some(State::NotAFile) => "reserved to nobody: there is no regular file".to_owned(),
     };
     Error::new(
         code::NOT_RESERVED,

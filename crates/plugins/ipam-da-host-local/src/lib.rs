@@ -2,12 +2,12 @@
 
 mod add;
 mod check;
+mod holder;
 mod release;
 mod status;
 mod storage;
 
-pub use add::with_sticky_pool;
-pub use storage::Folders;
+pub use storage::data_dir;
 
 use cni::{About, Attachment, Call, Command, Error, Plugin, Reply};
 

@@ -3,69 +3,59 @@
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
-use cni::{Attachment, Call, Error, NetworkConfig, NetworkName, code};
-use reservations::{DataDir, Sought, State, Store};
+use cni::{Attachment, Call, Error, NetworkConfig, NetworkName, ROLLBACK, code};
+use ipam::Pools;
+use reservations::{DataDir, State};
 
+use crate::holder::{Holder, of_network};
 use crate::storage;
 
-/// Releases the attachment's addresses in the directories of the pools, of the network, and of all
-/// other named pools: on DEL, a selector may print no pools, or other pools than on ADD.
+/// Releases the attachment's addresses: those of `prevResult` first. If these were fewer than
+/// pools, the directories are searched: those of the pools and of the network, or, without pools,
+/// all. A rollback searches for nothing.
 pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
-    let data_dir = storage::data_dir_to_release(call, &config.ipam()?)?;
-    // The addresses of the ADD, from the runtime or from the chain's record. They only matter for
-    // a file that another program has overwritten in place; all other reservations are found
-    // without them.
-    let hints: Vec<IpAddr> = match config.prev_result() {
-        Ok(result) => result
-            .into_iter()
-            .flat_map(|result| result.ips)
-            .map(|config| config.ip())
-            .collect(),
-        Err(error) => {
-            tracing::warn!(%error, "going on without the addresses in prevResult");
-            Vec::new()
-        }
+    let network = config.name();
+    let data_dir = storage::directories(call, &config.ipam()?)?;
+    let pools = pools_to_release(config);
+    let of_pools = pools.directories(network);
+    let named = named_by_call(&of_pools, network);
+    let all = if of_pools.is_empty() {
+        data_dir.names()?.into_iter().collect()
+    } else {
+        of_pools
     };
-    let undone = storage::undone_call(call);
-    let held = |store: &mut Store<'_>, unknown: &mut Vec<Error>| {
-        let mut held = store.held_by(attachment, &hints)?;
-        if let Some(undone) = &undone {
-            // A reservation that may not be of the undone call is kept, and DEL fails.
-            held.retain(|(ip, _)| {
-                let is_of_call = store.is_of_call(*ip, undone, hints.contains(ip));
-                is_of_call.unwrap_or_else(|error| {
-                    unknown.push(error);
-                    false
-                })
-            });
-        } else if held
-            .iter()
-            .any(|(_, holder)| holder.is_attachment(attachment))
-        {
-            // As host-local: an address of the whole container is released only if the attachment
-            // has none.
-            held.retain(|(_, holder)| holder.is_attachment(attachment));
-        }
-        Ok(held.into_iter().map(|(ip, _)| ip).collect())
+    let holder = Holder {
+        attachment,
+        network,
     };
-    let mut release = Release::new(&data_dir, Sought::Attachment(attachment, &hints));
-    release.everywhere(&directories(config), held);
+    let mut release = Release::new(&data_dir, &named);
+    let ips = previous_ips(config);
+    for name in &all {
+        let found = data_dir.states_of(name, &ips);
+        release.release_its(name, found, |state| holder.has_by_interface(name, state));
+    }
+    let number = pools.entries().len();
+    let is_rollback = !call.environment.text(ROLLBACK).is_empty();
+    let is_complete = number > 0 && release.released.len() >= number;
+    if !is_rollback && !is_complete {
+        for name in all.union(&named) {
+            release.search(name, &holder);
+        }
+    }
     let is_released = |ip: &IpAddr| release.released.contains(&ip.to_canonical());
-    if !hints.iter().all(is_released) {
-        // A directory that could not be read may have the address.
-        let later = |error: Error| Error::new(code::TRY_AGAIN_LATER, error.msg);
-        let unknown = release.unknown.drain(..).map(later);
-        release.errors.extend(unknown);
+    if !ips.iter().all(is_released) {
+        release.errors.append(&mut release.unknown);
     }
     release.finish()
 }
 
-/// Releases the network's reservations whose attachments aren't valid, and removes files that
-/// killed processes and deleted directories have left.
+/// Releases the network's reservations whose attachments aren't valid, in all directories, and
+/// removes torn files from those of the call.
 pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
-    let data_dir = storage::data_dir_to_release(call, &config.ipam()?)?;
+    let network = config.name();
+    let data_dir = storage::directories(call, &config.ipam()?)?;
     // A reservation without an interface belongs to the container, and is valid with any
     // interface.
     let valid: HashSet<(String, Option<String>)> = config
@@ -76,106 +66,134 @@ pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
                 .map(|ifname| (attachment.container_id.to_string(), ifname))
         })
         .collect();
-    let is_valid = |state: &State| match state {
-        State::Reserved(holder) => {
-            valid.contains(&(holder.container_id.clone(), holder.ifname.clone()))
-        }
-        _ => false,
-    };
-    let mut release = Release::new(&data_dir, Sought::Network);
-    release.everywhere(&directories(config), |store, _| {
-        store.remove_leftovers()?;
-        let mut stale = store.all()?;
-        stale.retain(|(_, state)| !is_valid(state));
-        Ok(stale.into_iter().map(|(ip, _)| ip).collect())
-    });
-    data_dir.remove_leftover_indexes();
+    let of_pools = pools_to_release(config).directories(network);
+    let named = named_by_call(&of_pools, network);
+    let mut release = Release::new(&data_dir, &named);
+    for name in data_dir.names()? {
+        let is_stale = |state: &State| match state {
+            State::Torn => named.contains(&name),
+            _ => of_network(network, &name, state).is_some_and(|holder| {
+                !valid.contains(&(holder.container_id.clone(), holder.ifname.clone()))
+            }),
+        };
+        release.release_stale(&name, data_dir.states(&name), is_stale);
+    }
     release.finish()
 }
 
-/// The directories that may have an attachment's reservations: the network's own, and those of
-/// `prevResult.pools`, even of invalid pools.
-fn directories(config: &NetworkConfig) -> BTreeSet<NetworkName> {
-    ipam::pool_names(config)
-        .iter()
-        .map(|name| name.directory().clone())
-        .chain([config.name().clone()])
-        .collect()
+/// The directories of a call's pools, and its network's.
+fn named_by_call(of_pools: &BTreeSet<NetworkName>, network: &NetworkName) -> BTreeSet<NetworkName> {
+    of_pools.iter().chain([network]).cloned().collect()
+}
+
+/// `prevResult.pools`. If it is invalid, that is logged, so that addresses are released.
+fn pools_to_release(config: &NetworkConfig) -> Pools {
+    Pools::of_call(config).unwrap_or_else(|error| {
+        tracing::warn!(%error, "going on without the pools in prevResult");
+        Pools::default()
+    })
+}
+
+/// The addresses of `prevResult`: of the runtime, or of the chain's record.
+fn previous_ips(config: &NetworkConfig) -> Vec<IpAddr> {
+    match config.prev_result() {
+        Ok(result) => result
+            .into_iter()
+            .flat_map(|result| result.ips)
+            .map(|config| config.ip())
+            .collect(),
+        Err(error) => {
+            tracing::warn!(%error, "going on without the addresses in prevResult");
+            Vec::new()
+        }
+    }
 }
 
 /// Releases reservations in several directories. A failure in one doesn't stop the others.
 struct Release<'a> {
     data_dir: &'a DataDir<'a>,
-    sought: Sought<'a>,
+    /// The directories that the call names.
+    named: &'a BTreeSet<NetworkName>,
     released: HashSet<IpAddr>,
     errors: Vec<Error>,
-    /// Errors of directories that the configuration doesn't name. They may have no reservation of
-    /// the attachment.
+    /// Failures in other directories, which may have nothing of the attachment.
     unknown: Vec<Error>,
 }
 
+/// Addresses that have a file, with their states.
+type States = Vec<(IpAddr, State)>;
+
 impl<'a> Release<'a> {
-    fn new(data_dir: &'a DataDir<'a>, sought: Sought<'a>) -> Self {
+    fn new(data_dir: &'a DataDir<'a>, named: &'a BTreeSet<NetworkName>) -> Self {
         Self {
             data_dir,
-            sought,
+            named,
             released: HashSet::new(),
             errors: Vec::new(),
             unknown: Vec::new(),
         }
     }
 
-    /// Releases the reservations that `choose` returns, in each of these directories, and in each
-    /// other one that has reservations of the attachment or network that is sought.
-    fn everywhere(
+    /// Releases the stale ones among the addresses that were found in a directory.
+    fn release_stale(
         &mut self,
-        named: &BTreeSet<NetworkName>,
-        choose: impl Fn(&mut Store<'_>, &mut Vec<Error>) -> Result<Vec<IpAddr>, Error>,
+        name: &NetworkName,
+        found: Result<States, Error>,
+        is_stale: impl Fn(&State) -> bool,
     ) {
-        for name in named {
-            self.in_one(name, &choose);
-        }
-        let names = match self.data_dir.names() {
-            Ok(names) => names,
-            Err(error) => return self.errors.push(error),
+        let mut stale = match found {
+            Ok(found) => found,
+            Err(error) => return self.add_unknown(name, error),
         };
-        for name in names.iter().filter(|name| !named.contains(*name)) {
-            match self.data_dir.may_hold(name, self.sought) {
-                Ok(false) => {}
-                Ok(true) => self.in_one(name, &choose),
-                Err(error) => {
-                    tracing::warn!(directory = %name, %error, "can't tell what it holds");
-                    self.unknown.push(error);
-                }
-            }
+        stale.retain(|(_, state)| is_stale(state));
+        match self.data_dir.release(name, stale) {
+            Ok(ips) => self.released.extend(ips.iter().map(IpAddr::to_canonical)),
+            Err(error) => self.errors.push(error),
         }
     }
 
-    fn in_one(
+    /// Releases the attachment's ones among the addresses that were found in a directory. One that
+    /// can't be read may be the attachment's.
+    fn release_its(
         &mut self,
         name: &NetworkName,
-        choose: impl Fn(&mut Store<'_>, &mut Vec<Error>) -> Result<Vec<IpAddr>, Error>,
+        found: Result<States, Error>,
+        is_its: impl Fn(&State) -> bool,
     ) {
-        let mut store = match self.data_dir.open(name) {
-            Ok(Some(store)) => store,
-            Ok(None) => return,
-            // Without reservations of the attachment, a directory need not be writable.
-            Err(_) if matches!(self.data_dir.may_hold(name, self.sought), Ok(false)) => return,
-            Err(error) => return self.errors.push(error),
-        };
-        let chosen = match choose(&mut store, &mut self.errors) {
-            Ok(chosen) => chosen,
-            Err(error) => return self.errors.push(error),
-        };
-        for ip in chosen {
-            match store.release(ip) {
-                Ok(()) => {
-                    self.released.insert(ip.to_canonical());
-                    tracing::debug!(%ip, directory = %name, "released");
-                }
-                Err(error) => self.errors.push(error),
+        for (ip, state) in found.iter().flatten() {
+            if *state == State::Unreadable {
+                self.add_unknown(name, self.data_dir.unreadable(name, *ip));
             }
         }
+        self.release_stale(name, found, is_its);
+    }
+
+    /// Releases all addresses of an attachment in a directory. As host-local: an address of the
+    /// whole container is released only if the attachment has none.
+    fn search(&mut self, name: &NetworkName, holder: &Holder<'_>) {
+        let found = self.data_dir.states(name);
+        let mut all = found.iter().flatten();
+        let has_any = all.any(|(_, state)| holder.has_by_interface(name, state));
+        self.release_its(name, found, |state| {
+            if has_any {
+                holder.has_by_interface(name, state)
+            } else {
+                holder.has_by_container(name, state)
+            }
+        });
+    }
+
+    fn add_unknown(&mut self, name: &NetworkName, error: Error) {
+        if self.named.contains(name) {
+            self.errors.push(error);
+            return;
+        }
+        let msg = format!(
+            "{}: unknown whether something is to be released there",
+            error.msg
+        );
+        tracing::warn!("{msg}");
+        self.unknown.push(Error::new(code::TRY_AGAIN_LATER, msg));
     }
 
     fn finish(self) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cni::{Call, DelegateName, Error, NetworkName, code};
-use ipam::{Interval, Pool};
+use ipam::Pool;
 use reservations::{State, Store};
 
 use crate::add::{Prepared, taken};
@@ -26,19 +26,21 @@ pub(crate) fn status(call: &Call<'_>) -> Result<(), Error> {
         let pools = directories.entry(pool.directory(network)).or_default();
         pools.push((place, pool));
     }
+    let of_named_pools = ipam::pools_directory();
     if directories.is_empty() {
-        // The selector's pools depend on the container, so any pool may be used.
+        // The selector's pools depend on the container: with or without a name.
         directories.insert(network, Vec::new());
+        directories.insert(&of_named_pools, Vec::new());
     }
     let mut problems = Vec::new();
     for (name, pools) in directories {
         match prepared.data_dir.open_as_add_would(name) {
             // ADD creates the directory, so every address is free.
             Ok(None) => {}
-            Ok(Some(mut store)) => {
+            Ok(Some(store)) => {
                 let mut all: Vec<Error> = pools
                     .into_iter()
-                    .filter_map(|(place, pool)| can_give(&mut store, pool, network, place).err())
+                    .filter_map(|(place, pool)| can_give(&store, pool, network, place).err())
                     .collect();
                 all.extend(store.verify_writable().err());
                 problems.extend(all.into_iter().map(|error| error.msg));
@@ -68,24 +70,19 @@ fn may_get_pools(call: &Call<'_>, prepared: &Prepared<'_>) -> Result<bool, Error
 
 /// An error if the pool has no address for another attachment.
 fn can_give(
-    store: &mut Store<'_>,
+    store: &Store<'_>,
     pool: &Pool,
     network: &NetworkName,
     place: usize,
 ) -> Result<(), Error> {
     if let Some(ip) = pool.requested {
-        return match store.state(ip)? {
+        return match store.state(ip) {
             None | Some(State::Torn) => Ok(()),
             Some(_) => Err(taken(ip, pool, network, place, "")),
         };
     }
-    let candidates = pool.ranges.rotation(None);
-    let intervals: Vec<Interval> = candidates
-        .iter()
-        .map(|candidate| candidate.addresses)
-        .collect();
-    match store.first_free(&intervals)? {
-        Some(_) => Ok(()),
-        None => Err(pool.exhausted(network, place, code::UNAVAILABLE)),
+    if store.has_free(&pool.candidates(None))? {
+        return Ok(());
     }
+    Err(pool.exhausted(network, place, code::UNAVAILABLE))
 }

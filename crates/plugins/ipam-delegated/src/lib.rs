@@ -4,8 +4,8 @@ mod log_observer;
 
 use std::path::Path;
 
-use chain::{Chain, Executable, Plugins};
-use cni::{About, Attachment, Call, Command, Error, JsonOutput, Plugin, Reply};
+use chain::{Chain, Plugins};
+use cni::{About, Attachment, Call, Command, Error, JsonOutput, LinkedPlugin, Plugin, Reply};
 use plugin::{Linked, MultiCall, own_executable};
 use state_files::FileId;
 
@@ -27,27 +27,22 @@ impl IpamDelegated<'_> {
         run: impl FnOnce(&Chain<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let own = own_executable().ok();
-        let compare = |path: &Path| self.compare(path, own);
-        let plugins = Plugins::in_cni_path(call.environment)?.and_own_executable(&compare);
+        let linked = |path: &Path| self.linked(path, own);
+        let plugins = Plugins::in_cni_path(call.environment)?.and_own_executable(&linked);
         let chain = match check {
             SettingsCheck::Strict => Chain::new(&call.config, call.environment, plugins)?,
             SettingsCheck::Lenient => Chain::for_del(&call.config, call.environment, plugins)?,
         };
         run(&chain
-            .owning_its_process(call.owns_process)
             .cancelled_by(call.cancellation)
             .observed_by(&LogObserver))
     }
 
-    /// Compares a path with this process's executable.
-    fn compare(&self, path: &Path, own: Option<FileId>) -> Executable<'_> {
-        if own.is_none() || FileId::of(path).ok() != own {
-            return Executable::Other;
-        }
-        match MultiCall::select(self.others, path) {
-            Some(plugin) => Executable::Plugin(plugin),
-            None => Executable::Chain,
-        }
+    /// The plugin of a path that leads to this process's executable.
+    fn linked(&self, path: &Path, own: Option<FileId>) -> Option<&dyn LinkedPlugin> {
+        let is_own = own.is_some() && FileId::of(path).ok() == own;
+        let plugin = MultiCall::select(self.others, path).filter(|_| is_own)?;
+        Some(plugin)
     }
 }
 
@@ -92,10 +87,6 @@ impl Plugin for IpamDelegated<'_> {
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
         self.with_chain(call, SettingsCheck::Strict, |chain| chain.status())
             .map(|()| Reply::Nothing)
-    }
-
-    fn executes_others(&self) -> bool {
-        true
     }
 
     /// The chain undoes a cancelled ADD.

@@ -3,7 +3,7 @@
 mod ranges;
 
 use cni::{About, Attachment, Call, Error, Object, Plugin, Reply};
-use ipam::Request;
+use ipam::RequestedAddress;
 
 /// The plugin.
 pub struct IpamDsRanges;
@@ -86,7 +86,7 @@ struct Selection {
     /// The configured pools, each with its request.
     pools: Vec<Object>,
     /// The requests for addresses outside of all pools.
-    unserved: Vec<Request>,
+    unserved: Vec<RequestedAddress>,
 }
 
 impl Selection {
@@ -121,6 +121,6 @@ impl Selection {
 
     /// `prevResult` with these pools.
     fn reply(self, call: &Call<'_>) -> Result<Reply, Error> {
-        ipam::append_pools(&call.config, self.pools).map(Reply::Result)
+        ipam::Pools::append(&call.config, self.pools).map(Reply::Result)
     }
 }

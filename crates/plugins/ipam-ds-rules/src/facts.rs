@@ -95,20 +95,31 @@ fn is_reserved(key: &str) -> bool {
     key.contains(':') || key == NETWORK || OF_CALL.iter().any(|(name, _)| *name == key)
 }
 
-/// Verifies that a fact can have this name.
-///
-/// # Errors
-///
-/// The reason why it can't.
-pub(crate) fn verify_name(name: &str) -> Result<(), String> {
-    match name.split_once(':') {
-        None if name.is_empty() => Err("the name of a fact is empty".to_owned()),
-        None => Ok(()),
-        Some(("label" | "annotation", key)) if !key.is_empty() => Ok(()),
-        Some(_) => Err(format!(
-            "{name:?} is no fact: there are keys of CNI_ARGS, label:KEY, annotation:KEY, \
-             containerID, ifname and network"
-        )),
+/// The name of a fact.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct FactName(String);
+
+impl FactName {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for FactName {
+    /// The reason why no fact can have this name.
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        match name.split_once(':') {
+            None if name.is_empty() => Err("the name of a fact is empty".to_owned()),
+            None => Ok(Self(name)),
+            Some(("label" | "annotation", key)) if !key.is_empty() => Ok(Self(name)),
+            Some(_) => Err(format!(
+                "{name:?} is no fact: there are keys of CNI_ARGS, label:KEY, annotation:KEY, \
+                 containerID, ifname and network"
+            )),
+        }
     }
 }
 
@@ -198,11 +209,16 @@ mod tests {
 
     #[test]
     fn only_names_that_a_fact_can_have_are_accepted() {
-        for name in ["K8S_POD_NAME", "label:app", "annotation:a/b:c", "ifname"] {
-            assert_eq!(verify_name(name), Ok(()), "{name}");
+        for name in [
+            "K8S_POD_NAME",
+            "label:app",
+            "annotation:a/b:c",
+            "annotation",
+        ] {
+            assert!(FactName::try_from(name.to_owned()).is_ok(), "{name}");
         }
-        for name in ["", "labels:app", "label:", ":x", "annotation"] {
-            assert_eq!(verify_name(name).is_ok(), name == "annotation", "{name}");
+        for name in ["", "labels:app", "label:", ":x"] {
+            assert!(FactName::try_from(name.to_owned()).is_err(), "{name}");
         }
     }
 }

@@ -1,29 +1,22 @@
 #![doc = include_str!("../README.md")]
 
-mod cache;
 mod catalogue;
 mod choice;
-mod compiled;
 mod condition;
-mod earlier_pools;
-pub mod explain;
+mod explain;
 mod facts;
-mod files;
-mod hidden;
-mod moved_ranges;
 mod pool;
 mod rule;
 mod source;
 mod template;
 
 use cni::{About, Attachment, Call, Error, Object, Plugin, Reply};
-use ipam::pools_or_nothing;
+use ipam::{Pools, pools_or_nothing};
 
+use catalogue::Catalogue;
 use choice::Choice;
-use compiled::Compiled;
-pub use condition::Condition;
-pub use facts::Facts;
-use moved_ranges::Reservations;
+pub use explain::{Explanation, explain, pools, pools_of_file};
+pub use facts::{ANNOTATIONS, Facts};
 
 /// The plugin.
 pub struct IpamDsRules;
@@ -34,15 +27,13 @@ impl Plugin for IpamDsRules {
     }
 
     fn add(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        let mut choice = choice(call)?;
-        let reservations = Reservations::of(&call.config.ipam()?, call.config.name())?;
-        reservations.exclude_held(&mut choice)?;
-        let Choice {
-            pools, routes, dns, ..
-        } = choice;
-        let mut result = ipam::append_pools(&call.config, pools)?;
-        result.routes.extend(routes);
-        dns.into_iter().for_each(|dns| result.dns.append(dns));
+        let catalogue = Catalogue::of(&call.config)?;
+        let choice = choice_of(&catalogue, call)?;
+        let mut result = Pools::append(&call.config, choice.entries()?)?;
+        for pool in choice.pools() {
+            result.routes.extend(pool.routes.iter().cloned());
+            result.dns.append(pool.dns.clone());
+        }
         Ok(Reply::Result(result))
     }
 
@@ -59,53 +50,40 @@ impl Plugin for IpamDsRules {
 
     /// All pools, because GC has no container.
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        let all = with_catalogue(call, all_pools);
-        Ok(pools_or_nothing(all.and_then(|pools| reply(call, pools))))
+        Ok(pools_or_nothing(
+            pools(&call.config).and_then(|pools| reply(call, pools)),
+        ))
     }
 
     /// Only verifies the catalogue. Prints no pool: one full pool must not make the node unready.
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        with_catalogue(call, |catalogue| {
-            earlier_pools::refuse_overlaps(&call.config, catalogue)?;
-            if catalogue.has_no_rule() {
-                return Err(choice::no_rule());
-            }
-            Ok(Reply::Nothing)
-        })
+        let catalogue = Catalogue::of(&call.config)?;
+        if catalogue.rules.is_empty() {
+            return Err(choice::no_rule());
+        }
+        catalogue.refuse_overlaps(&call.config)?;
+        Ok(Reply::Nothing)
     }
 }
 
 /// The choice for the container of a call.
-fn choice(call: &Call<'_>) -> Result<Choice, Error> {
+fn choice_of<'a>(catalogue: &'a Catalogue, call: &Call<'_>) -> Result<Choice<'a>, Error> {
     let facts = Facts::of(call)?;
-    let requests = ipam::requests(call)?;
-    with_catalogue(call, |catalogue| {
-        earlier_pools::refuse_overlaps(&call.config, catalogue)?;
-        choice::choose(catalogue, &facts, requests)
-    })
+    catalogue.refuse_overlaps(&call.config)?;
+    let rule = catalogue.first_that_holds(&facts)?;
+    let mut choice = Choice::for_container(catalogue, rule, &facts)?;
+    choice.request_by_runtime(ipam::requests(call)?)?;
+    tracing::debug!(rule = rule.path, "this rule holds");
+    Ok(choice)
 }
 
 /// `prevResult` with the chosen pools. On DEL and CHECK, it already has their routes and DNS.
 fn chosen_if_possible(call: &Call<'_>) -> Reply {
-    pools_or_nothing(choice(call).and_then(|choice| reply(call, choice.pools)))
+    let entries =
+        Catalogue::of(&call.config).and_then(|catalogue| choice_of(&catalogue, call)?.entries());
+    pools_or_nothing(entries.and_then(|pools| reply(call, pools)))
 }
 
 fn reply(call: &Call<'_>, pools: Vec<Object>) -> Result<Reply, Error> {
-    ipam::append_pools(&call.config, pools).map(Reply::Result)
-}
-
-/// All pools of the catalogue, in the order of their names.
-fn all_pools(catalogue: &Compiled<'_>) -> Result<Vec<Object>, Error> {
-    let pools = catalogue.pool_names().map(|name| catalogue.pool(name));
-    let entries = pools.filter_map(|pool| Some(pool.transpose()?.map(|pool| pool.entry)));
-    entries.collect()
-}
-
-/// Calls `f` with the catalogue.
-fn with_catalogue<T>(
-    call: &Call<'_>,
-    f: impl FnOnce(&Compiled<'_>) -> Result<T, Error>,
-) -> Result<T, Error> {
-    let bytes = cache::catalogue(call, &call.config.ipam()?)?;
-    f(&Compiled::decode(&bytes)?)
+    Pools::append(&call.config, pools).map(Reply::Result)
 }

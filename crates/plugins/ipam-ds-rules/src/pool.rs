@@ -4,25 +4,27 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use cni::{Dns, Error, Object};
-use ipam::{Interval, Pool, PoolName, RANGE_KEYS, RangeSet};
-
-use crate::compiled::ChosenPool;
+use ipam::{Interval, Pool, PoolName, RANGE_KEYS, Range, RangeSet};
 
 /// Keys of an entry of `pools` that a rule sets.
 const SET_BY_RULES: [&str; 3] = ["name", "requested-ip", "sticky"];
+
+/// Keys of a pool that become parts of the result.
+const OF_RESULT: [&str; 2] = ["routes", "dns"];
 
 /// A valid pool of the catalogue.
 #[derive(Clone, Debug)]
 pub(crate) struct CataloguePool {
     /// Its key in messages: `ipam.pools.web`.
     pub(crate) path: String,
-    /// Its name.
     pub(crate) name: PoolName,
     /// Its ranges; `None` if only a later delegate knows them.
     pub(crate) ranges: Option<RangeSet>,
-    /// What an ADD needs of it. Its entry lacks the keys that rules set, and excludes no pinned
-    /// address.
-    pub(crate) chosen: ChosenPool,
+    pub(crate) routes: Vec<Object>,
+    pub(crate) dns: Dns,
+    /// The addresses that rules request by a text without facts. They are given on request only.
+    pub(crate) pinned: BTreeSet<IpAddr>,
+    pub(crate) written: Object,
 }
 
 impl CataloguePool {
@@ -31,8 +33,8 @@ impl CataloguePool {
     /// # Errors
     ///
     /// Code 7, naming the key and the value.
-    pub(crate) fn read(path: String, name: &str, written: &Object) -> Result<Self, Error> {
-        let parsed: PoolName = name
+    pub(crate) fn read(path: String, name: &str, written: Object) -> Result<Self, Error> {
+        let name: PoolName = name
             .parse()
             .map_err(|why| Error::config(format!("{path}: {why}")))?;
         if let Some(key) = written.keys().find(|key| SET_BY_RULES.contains(key)) {
@@ -40,67 +42,73 @@ impl CataloguePool {
                 "{path}.{key}: a pool's name is its key, and a rule sets the rest; leave it out"
             )));
         }
-        ipam::refuse_unclear_keys(&path, written.keys())?;
-        let mut entry = Object::new();
-        entry.set("name", name);
-        for key in written
+        let is_ranged = written
             .keys()
-            .filter(|key| !["routes", "dns"].contains(key))
-        {
-            if let Some(value) = written.get(key) {
-                entry.set(key, value);
-            }
-        }
-        // From the JSON object, so that a duplicate key is noticed.
-        let is_ranged = written.keys().any(|key| {
-            key == "ranges"
-                || RANGE_KEYS
-                    .iter()
-                    .any(|known| known.eq_ignore_ascii_case(key))
-        });
-        let ranges = is_ranged.then(|| Pool::read(&path, written.clone()));
-        let ranges = ranges.transpose()?.map(|pool| pool.ranges);
-        let dns: Option<Object> = written.read(&path, "dns")?;
-        if let Some(dns) = &dns {
-            Dns::read(&format!("{path}.dns"), dns.clone())?;
-        }
+            .any(|key| key == "ranges" || RANGE_KEYS.contains(&key));
+        let ranges = if is_ranged {
+            Some(Pool::read(&path, written.clone())?.ranges)
+        } else {
+            ipam::refuse_unclear_keys(&path, written.keys())?;
+            None
+        };
+        let dns = match written.read(&path, "dns")? {
+            Some(dns) => Dns::read(&format!("{path}.dns"), dns)?,
+            None => Dns::default(),
+        };
         Ok(Self {
-            name: parsed,
+            name,
             ranges,
-            chosen: ChosenPool {
-                entry,
-                routes: ipam::read_routes(&path, written)?,
-                dns: dns.unwrap_or_default(),
-                ..ChosenPool::default()
-            },
+            routes: ipam::read_routes(&path, &written)?,
+            dns,
+            pinned: BTreeSet::new(),
             path,
+            written,
         })
     }
 
+    /// True if the address is in one of its ranges.
+    pub(crate) fn contains(&self, ip: IpAddr) -> bool {
+        self.range_of(ip).is_some()
+    }
+
+    /// The range that the address is in.
+    pub(crate) fn range_of(&self, ip: IpAddr) -> Option<&Range> {
+        self.ranges.as_ref()?.range_of(ip)
+    }
+
     /// Its entry in `pools`, which excludes the pinned addresses.
+    ///
+    /// # Errors
+    ///
+    /// Code 7 for an `exclude` that is no array of texts.
     pub(crate) fn entry(&self) -> Result<Object, Error> {
-        let mut entry = self.chosen.entry.clone();
-        exclude(&self.path, &mut entry, &self.chosen.pinned)?;
+        let mut entry = Object::new();
+        entry.set("name", &self.name);
+        for (key, value) in self.written.iter() {
+            if !OF_RESULT.contains(&key) {
+                entry.set(key, value);
+            }
+        }
+        if !self.pinned.is_empty() {
+            let mut excluded: Vec<String> = entry.read(&self.path, "exclude")?.unwrap_or_default();
+            excluded.extend(as_intervals(&self.pinned));
+            entry.set("exclude", &excluded);
+        }
         Ok(entry)
     }
 }
 
-/// Excludes more addresses from an entry of `pools`.
-pub(crate) fn exclude(path: &str, entry: &mut Object, ips: &BTreeSet<IpAddr>) -> Result<(), Error> {
-    if ips.is_empty() {
-        return Ok(());
-    }
-    let mut excluded: Vec<String> = entry.read(path, "exclude")?.unwrap_or_default();
+/// The addresses as `exclude` has them, as few texts as possible.
+fn as_intervals(ips: &BTreeSet<IpAddr>) -> impl Iterator<Item = String> {
     let intervals = ips.iter().filter_map(|ip| Interval::new(*ip, *ip));
-    for interval in Interval::merged(intervals.collect()) {
-        excluded.push(if interval.first() == interval.last() {
+    let merged = Interval::merged(intervals.collect()).into_iter();
+    merged.map(|interval| {
+        if interval.first() == interval.last() {
             interval.first().to_string()
         } else {
             interval.to_string()
-        });
-    }
-    entry.set("exclude", &excluded);
-    Ok(())
+        }
+    })
 }
 
 #[cfg(test)]
@@ -108,12 +116,12 @@ mod tests {
     use super::*;
 
     fn pool(json: &str) -> Result<CataloguePool, String> {
-        let object = serde_json::from_str(json).unwrap();
-        CataloguePool::read("pools.web".to_owned(), "web", &object).map_err(|error| error.msg)
+        let written = serde_json::from_str(json).unwrap();
+        CataloguePool::read("pools.web".to_owned(), "web", written).map_err(|error| error.msg)
     }
 
     #[test]
-    fn an_entry_has_the_name_and_every_key_but_routes_and_dns() {
+    fn an_entry_has_every_key_but_routes_and_dns() {
         let read = pool(
             r#"{"subnet":"10.0.0.0/24","vlan":1.50,"routes":[{"dst":"10.0.0.0/8"}],"dns":{"nameservers":["10.0.0.2"]}}"#,
         )
@@ -122,11 +130,8 @@ mod tests {
             serde_json::to_string(&read.entry().unwrap()).unwrap(),
             r#"{"name":"web","subnet":"10.0.0.0/24","vlan":1.50}"#
         );
-        assert!(
-            read.chosen.routes.len() == 1
-                && read.chosen.dns.get("nameservers").is_some()
-                && read.ranges.is_some()
-        );
+        assert_eq!((read.routes.len(), read.dns.nameservers.len()), (1, 1));
+        assert!(read.ranges.is_some());
         assert!(pool("{}").unwrap().ranges.is_none());
     }
 
@@ -134,7 +139,7 @@ mod tests {
     fn pinned_addresses_are_excluded_beside_what_is_written() {
         let mut read = pool(r#"{"subnet":"10.0.0.0/24","exclude":["10.0.0.64/28"]}"#).unwrap();
         for ip in ["10.0.0.21", "10.0.0.20", "10.0.0.9"] {
-            read.chosen.pinned.insert(ip.parse().unwrap());
+            read.pinned.insert(ip.parse().unwrap());
         }
         assert_eq!(
             read.entry().unwrap().get("exclude").unwrap().get(),
@@ -170,7 +175,7 @@ mod tests {
         ] {
             assert_eq!(pool(json).unwrap_err(), format!("pools.web{message}"));
         }
-        let unnamed = CataloguePool::read("pools.a/b".to_owned(), "a/b", &Object::new());
+        let unnamed = CataloguePool::read("pools.a/b".to_owned(), "a/b", Object::new());
         assert!(unnamed.unwrap_err().msg.contains("can't name a pool"));
     }
 }

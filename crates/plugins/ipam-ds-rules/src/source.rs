@@ -1,61 +1,153 @@
 //! Sources of pools and rules: the network configuration, and the files of `ipam.poolsDir`.
 
-use cni::{Error, Object};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-/// The keys of a file of `poolsDir`. The `ipam` section has others as well.
-const KEYS: [&str; 2] = ["pools", "rules"];
+use cni::{Error, Object};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+use state_files::read_regular;
+
+/// The largest file that is read, in bytes.
+const MOST_BYTES: u64 = 64 << 20;
 
 /// The pools and rules of one source.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     /// The prefix of its keys in messages: `ipam.`, or `/etc/cni/ipam.d/db.json: `.
     pub(crate) prefix: String,
-    /// The pools.
     pub(crate) pools: Object,
-    /// The rules.
-    pub(crate) rules: Vec<Object>,
+    pub(crate) rules: Vec<Box<RawValue>>,
+}
+
+/// The content of a file. The `ipam` section has other keys as well.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object")]
+struct Content {
+    pools: Option<Object>,
+    rules: Option<Vec<Box<RawValue>>>,
+    /// The installer's mark of its own files.
+    #[serde(rename = "installedBy")]
+    _installed_by: Option<IgnoredAny>,
 }
 
 impl Source {
-    /// Reads the keys `pools` and `rules` of the `ipam` section.
-    pub(crate) fn of_configuration(ipam: &Object) -> Result<Self, Error> {
-        Self::read("ipam.".to_owned(), ipam)
-    }
-
-    /// Reads a file, of which these are its path and content.
-    pub(crate) fn of_file(path: &str, content: &[u8]) -> Result<Self, Error> {
-        let object: Object = serde_json::from_slice(content)
-            .map_err(|why| Error::config(format!("{path}: no valid JSON object: {why}")))?;
-        let unknown = object.keys().find(|key| !KEYS.contains(key));
-        if let Some(key) = unknown {
-            return Err(Error::config(format!(
-                "{path}: {key} is unknown; a file has pools and rules"
-            )));
-        }
-        Self::read(format!("{path}: "), &object)
-    }
-
-    fn read(prefix: String, object: &Object) -> Result<Self, Error> {
-        let of = |key: &str| format!("{prefix}{key}");
-        for key in KEYS {
-            if object.keys().filter(|name| *name == key).count() > 1 {
-                return Err(Error::config(format!("{} occurs twice", of(key))));
+    /// The keys `pools` and `rules` of the `ipam` section, then the files of `ipam.poolsDir`, in
+    /// the order of their names.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming file and key, for an invalid value; code 5 for a folder or a file that can't
+    /// be read.
+    pub(crate) fn all(ipam: &Object) -> Result<Vec<Self>, Error> {
+        let mut sources = vec![Self {
+            prefix: "ipam.".to_owned(),
+            pools: ipam.read("ipam", "pools")?.unwrap_or_default(),
+            rules: ipam.read("ipam", "rules")?.unwrap_or_default(),
+        }];
+        if let Some(folder) = ipam.absolute_path("ipam", "poolsDir")? {
+            for path in files(&folder)? {
+                if let Some(content) = read_if_there(&path)? {
+                    sources.push(Self::of_file(&path.to_string_lossy(), &content)?);
+                }
             }
         }
+        Ok(sources)
+    }
+
+    /// The source in a file with this path and content.
+    pub(crate) fn of_file(path: &str, content: &[u8]) -> Result<Self, Error> {
+        let Content { pools, rules, .. } = serde_json::from_slice(content)
+            .map_err(|why| Error::config(format!("{path}: {why}")))?;
         Ok(Self {
-            pools: read(&of("pools"), object, "pools")?.unwrap_or_default(),
-            rules: read(&of("rules"), object, "rules")?.unwrap_or_default(),
-            prefix,
+            prefix: format!("{path}: "),
+            pools: pools.unwrap_or_default(),
+            rules: rules.unwrap_or_default(),
         })
     }
 }
 
-/// Reads a key's value; messages use this name.
-fn read<T: serde::de::DeserializeOwned>(
-    path: &str,
-    object: &Object,
-    key: &str,
-) -> Result<Option<T>, Error> {
-    let raw = object.get(key).filter(|raw| raw.get() != "null");
-    raw.map(|raw| cni::read(path, raw)).transpose()
+/// The paths of the files `*.json`, in order. Names with a leading dot are skipped: they are an
+/// editor's files, or those of a mounted ConfigMap.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let failed = |e: io::Error| Error::io(format_args!("ipam.poolsDir: {}", folder.display()), e);
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if name.as_bytes().ends_with(b".json") && !name.as_bytes().starts_with(b".") {
+            paths.push(folder.join(name));
+        }
+    }
+    paths.sort_unstable();
+    Ok(paths)
+}
+
+/// The content of a file; `None` if it was removed after it had been listed.
+fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    let is_missing = |content: &io::Result<_>| matches!(content, Err(error) if error.kind() == io::ErrorKind::NotFound);
+    let mut content = read_regular(path, MOST_BYTES);
+    if is_missing(&content) {
+        // A mounted ConfigMap's files are links, whose targets are swapped.
+        content = read_regular(path, MOST_BYTES);
+    }
+    // A dangling link would still be there.
+    if is_missing(&content) && fs::symlink_metadata(path).is_err() {
+        return Ok(None);
+    }
+    content.map(Some).map_err(|e| Error::io(path.display(), e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+    use std::os::unix::fs::symlink;
+
+    fn all(folder: &Path) -> Result<Vec<Source>, String> {
+        let mut ipam = Object::new();
+        ipam.set("poolsDir", folder);
+        Source::all(&ipam).map_err(|error| error.msg)
+    }
+
+    #[test]
+    fn only_files_that_are_named_for_it_are_read_in_the_order_of_their_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let strange = |start: &[u8], end: &[u8]| OsString::from_vec([start, b"\xe4", end].concat());
+        for name in [
+            "b.json".into(),
+            "a.json".into(),
+            ".hidden.json".into(),
+            "notes.txt".into(),
+            strange(b"notes", b".txt"),
+            strange(b"c", b".json"),
+        ] {
+            fs::write(folder.path().join(&name), "{}").unwrap();
+        }
+        let sources = all(folder.path()).unwrap();
+        let prefixes: Vec<&str> = sources
+            .iter()
+            .map(|source| source.prefix.rsplit('/').next().unwrap())
+            .collect();
+        assert_eq!(
+            prefixes,
+            ["ipam.", "a.json: ", "b.json: ", "c\u{fffd}.json: "]
+        );
+    }
+
+    #[test]
+    fn what_is_no_file_is_named() {
+        for make in [
+            (|path: &Path| fs::create_dir(path).unwrap()) as fn(&Path),
+            |path| symlink("/nowhere", path).unwrap(),
+            |path| symlink("/dev/null", path).unwrap(),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            make(&folder.path().join("x.json"));
+            assert!(all(folder.path()).unwrap_err().contains("x.json"));
+        }
+    }
 }

@@ -48,10 +48,6 @@ impl Plugin for IpamGc<'_> {
             IpamPlugin::Other(name) => forward(Command::Status, &name, call),
         }
     }
-
-    fn executes_others(&self) -> bool {
-        true
-    }
 }
 
 impl IpamGc<'_> {
@@ -106,6 +102,5 @@ fn forward(command: Command, name: &DelegateName, call: &Call<'_>) -> Result<Rep
         )));
     }
     let environment = call.environment.clone().with(FORWARDED, "1");
-    let (config, owns) = (&call.config, call.owns_process);
-    chain::forward(command, name, config, &environment, &LogObserver, owns).map(|()| Reply::Nothing)
+    chain::forward(command, name, &call.config, &environment, &LogObserver).map(|()| Reply::Nothing)
 }

@@ -81,6 +81,40 @@ impl Archive {
         }
     }
 
+    /// The archive with each path below the first of these folders that it is in moved to the one
+    /// beside it. `` is the folder of all.
+    pub(crate) fn moved(self, folders: &[(&str, &str)]) -> Self {
+        let moved = |path: &str| {
+            let mut folders = folders.iter();
+            let moved =
+                folders.find_map(|(from, to)| Some(format!("{to}{}", path.strip_prefix(from)?)));
+            moved.unwrap_or_else(|| path.to_owned())
+        };
+        let entries = self.entries.into_iter().map(|(path, entry)| {
+            let entry = match entry {
+                Entry::Link(to) => Entry::Link(moved(&to)),
+                entry => entry,
+            };
+            (moved(&path), entry)
+        });
+        Self {
+            entries: entries.collect(),
+        }
+    }
+
+    /// Replaces a text in all files below a folder.
+    pub(crate) fn replace_in(&mut self, folder: &str, from: &str, to: &str) {
+        for (path, entry) in &mut self.entries {
+            if let Entry::File { content, .. } = entry
+                && path.starts_with(folder)
+            {
+                *content = String::from_utf8_lossy(content)
+                    .replace(from, to)
+                    .into_bytes();
+            }
+        }
+    }
+
     /// Adds a symbolic link.
     pub(crate) fn symbolic_link(&mut self, path: &str, to: &str) {
         let link = Entry::SymbolicLink(to.to_owned());

@@ -59,7 +59,8 @@ impl Release {
         let (mut manifest, _) = blob(&mut image, MANIFEST, manifest.to_string().into());
         let tag = self.tag(flavour);
         let name = format!("{NAME}:{tag}");
-        manifest["platform"] = json!({"architecture": self.architecture(), "os": "linux"});
+        manifest["platform"] =
+            json!({"architecture": self.target.short_architecture(), "os": "linux"});
         manifest["annotations"] = json!({
             "org.opencontainers.image.ref.name": tag,
             // containerd reads the name only here.
@@ -96,7 +97,7 @@ impl Release {
         let created = humantime::format_rfc3339_seconds(created).to_string();
         json!({
             "created": created,
-            "architecture": self.architecture(),
+            "architecture": self.target.short_architecture(),
             "os": "linux",
             "config": {
                 // Files of the node are root's.
@@ -125,14 +126,5 @@ impl Release {
             annotations["org.opencontainers.image.revision"] = json!(commit);
         }
         annotations
-    }
-
-    /// The architecture by its name in Go, which OCI's formats use.
-    fn architecture(&self) -> &str {
-        match self.target.architecture() {
-            "x86_64" => "amd64",
-            "aarch64" => "arm64",
-            other => other,
-        }
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use harness::{MULTI_CALL, NETWORK_PLUGINS};
+use spdx::Expression;
 
 use super::archive::Archive;
 use super::system_library;
@@ -31,8 +32,27 @@ pub(super) struct Part {
     pub(super) name: String,
     /// SPDX expression, as the author declares it.
     pub(super) licence: String,
-    /// Files with the licence texts.
-    pub(super) texts: Vec<PathBuf>,
+    pub(super) texts: Vec<Text>,
+}
+
+/// The text of a licence, or a notice.
+pub(super) struct Text {
+    /// The name of its file.
+    name: String,
+    content: Vec<u8>,
+}
+
+impl Text {
+    fn read(path: &Path) -> Result<Self> {
+        Ok(Self {
+            name: path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+            content: fs::read(path).with_context(|| path.display().to_string())?,
+        })
+    }
 }
 
 /// Adds the licence texts of the plugins, and of these other executables, to the archive;
@@ -44,7 +64,7 @@ pub(super) fn gather(
     others: &[&str],
 ) -> Result<()> {
     let mut parts = vec![standard_library()?];
-    parts.extend(system_library::parts(target));
+    parts.extend(system_library::parts(target)?);
     let mut linked = packages::linked(MULTI_CALL, flavour.features(), target)?;
     for plugin in NETWORK_PLUGINS {
         linked.extend(packages::linked(plugin, flavour.features(), target)?);
@@ -56,19 +76,13 @@ pub(super) fn gather(
     linked.dedup_by_key(|package| package.to_string());
     for package in &linked {
         let mut texts = texts_in(&package.folder)?;
-        // Some packages lack the text that others of their repository have.
-        let siblings = linked.iter().filter(|other| {
-            package.repository.is_some()
-                && (&other.repository, &other.licence) == (&package.repository, &package.licence)
-        });
-        for sibling in siblings {
-            if texts.is_empty() {
-                texts = texts_in(&sibling.folder)?;
-            }
+        let licence = package.licence.clone().unwrap_or_default();
+        if texts.is_empty() {
+            texts = texts_of(&licence)?;
         }
         parts.push(Part {
             name: package.to_string(),
-            licence: package.licence.clone().unwrap_or_default(),
+            licence,
             texts,
         });
     }
@@ -78,10 +92,11 @@ pub(super) fn gather(
     for part in &parts {
         let mut names = Vec::new();
         for text in &part.texts {
-            let name = text.file_name().unwrap_or_default().to_string_lossy();
-            let content = fs::read(text).with_context(|| format!("{}", text.display()))?;
-            archive.text(&format!("{FOLDER}/{}/{name}", part.name), content);
-            names.push(name.into_owned());
+            archive.text(
+                &format!("{FOLDER}/{}/{}", part.name, text.name),
+                &*text.content,
+            );
+            names.push(text.name.clone());
         }
         if names.is_empty() {
             names.push("**missing on the machine that built this**".to_owned());
@@ -97,27 +112,47 @@ pub(super) fn gather(
 
 /// The files in this folder named like one of [`NAMES`], and the files in a subfolder of
 /// such a name.
-fn texts_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut texts = Vec::new();
+fn texts_in(folder: &Path) -> Result<Vec<Text>> {
+    let mut paths = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("{}", folder.display()))? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let name = name.to_uppercase();
-        if !NAMES.iter().any(|start| name.starts_with(start)) {
-            continue;
-        }
-        if path.is_dir() {
-            texts.extend(files(&path));
-        } else {
-            texts.push(path);
+        if NAMES.iter().any(|start| name.starts_with(start)) {
+            paths.push(path);
         }
     }
-    texts.sort();
-    Ok(texts)
+    paths.sort();
+    texts_at(&paths)
+}
+
+/// The texts of the licences that this SPDX expression names, for a package that has none in it.
+fn texts_of(expression: &str) -> Result<Vec<Text>> {
+    let named = Expression::parse(expression).with_context(|| expression.to_owned())?;
+    let licences = named
+        .requirements()
+        .filter_map(|named| named.req.license.id());
+    let texts = licences.map(|licence| Text {
+        name: licence.name.to_owned(),
+        content: licence.text().into(),
+    });
+    Ok(texts.collect())
+}
+
+/// The files at these paths and in the folders at them, as far as they are there.
+pub(super) fn texts_at(paths: &[impl AsRef<Path>]) -> Result<Vec<Text>> {
+    let paths = paths.iter().flat_map(|path| {
+        let path = path.as_ref();
+        match path.is_file() {
+            true => vec![path.to_owned()],
+            false => files(path),
+        }
+    });
+    paths.map(|path| Text::read(&path)).collect()
 }
 
 /// The files in a folder, in order; none if it isn't there.
-pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
+fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     files.retain(|path| path.is_file());
@@ -136,18 +171,16 @@ fn standard_library() -> Result<Part> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         said.contains(&*name)
     });
-    if notices.exists() {
-        texts.push(notices);
-    } else {
+    texts.push(match notices.exists() {
+        true => notices,
         // A distribution's own toolchain.
-        let debian = Path::new("/usr/share/doc/libstd-rust-dev/copyright");
-        texts.extend(Some(debian.to_owned()).filter(|path| path.exists()));
-    }
+        false => "/usr/share/doc/libstd-rust-dev/copyright".into(),
+    });
     let version = target::rustc(&["--version"])?;
     let version = version.split(' ').nth(1).unwrap_or_default();
     Ok(Part {
         name: format!("rust-standard-library-{version}"),
         licence: "MIT OR Apache-2.0".to_owned(),
-        texts,
+        texts: texts_at(&texts)?,
     })
 }

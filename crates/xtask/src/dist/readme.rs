@@ -36,9 +36,9 @@ pub(super) fn text(release: &Release, flavour: Flavour) -> Result<String> {
         "# {name}\n\n\
          CNI plugins that compose a container's address, version {version}{commit}: static \
          executables for any Linux on {architecture}; {logs}.\n\n\
-         - `bin`: the plugins, hard links to one file, but for those for etcd and Kubernetes' API (`ipam-da-etcd`, `ipam-ds-etcd`, `ipam-da-kubernetes`, `ipam-ds-kubernetes`), which have a network client and are files of their own\n\
+         - `bin`: the plugins, hard links to one file, but for those for etcd and Kubernetes' API (`ipam-da-etcd`, `ipam-da-kubernetes`), which have a network client and are files of their own\n\
          - `sbin/ipamctl`: the administrator's command; its man pages and completions are in `share`\n\
-         - `lib/systemd/system`: timers that run `ipamctl gc`, one for each runtime; the units of \
+         - `lib/systemd/system`: a timer that runs `ipamctl gc`, which repeats failed DELs; the units of \
            the daemon for Docker\n\
          - `sbin/docker-ipam-delegated`: the daemon for Docker\n\
          - `LICENSE`: theirs\n\

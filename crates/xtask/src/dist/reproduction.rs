@@ -30,7 +30,7 @@ pub(crate) struct Original {
 impl Original {
     /// Builds these packages, or takes them if they are built.
     pub(crate) fn build(flavour: Flavour, packages: &[&'static str]) -> Result<Self> {
-        let folder = flavour.build_static(packages)?.separate;
+        let folder = flavour.build_static(packages)?;
         let read = |package: &&str| fs::read(folder.join(package)).context((*package).to_owned());
         Ok(Self {
             flavour,

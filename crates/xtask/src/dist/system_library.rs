@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use super::licences::{Part, files};
+use anyhow::Result;
+
+use super::licences::{Part, texts_at};
 use crate::target::Target;
 
 /// Instructions for recipients of the plugins to exercise the rights of the LGPL.
@@ -32,32 +34,25 @@ const MUSL: [&str; 3] = [
 ];
 
 /// The system libraries that are linked in for this target.
-pub(super) fn parts(target: &Target) -> Vec<Part> {
-    let part = |name: &str, licence: &str, paths: &[&str]| Part {
-        name: name.to_owned(),
-        licence: licence.to_owned(),
-        texts: paths.iter().flat_map(|path| at(Path::new(path))).collect(),
+///
+/// # Errors
+///
+/// A licence can't be read.
+pub(super) fn parts(target: &Target) -> Result<Vec<Part>> {
+    let part = |name: &str, licence: &str, paths: &[&str]| -> Result<Part> {
+        Ok(Part {
+            name: name.to_owned(),
+            licence: licence.to_owned(),
+            texts: texts_at(paths)?,
+        })
     };
     if target.is_musl() {
         // One text is enough.
-        let text = MUSL.iter().find(|path| Path::new(path).exists());
-        return vec![part(
-            "musl",
-            "MIT",
-            text.map_or(&[][..], std::slice::from_ref),
-        )];
+        let text = MUSL.into_iter().find(|path| Path::new(path).exists());
+        return Ok(vec![part("musl", "MIT", text.as_slice())?]);
     }
-    vec![
-        part("glibc", "LGPL-2.1-or-later", &GLIBC),
-        part("libgcc", "GPL-3.0-or-later WITH GCC-exception-3.1", &LIBGCC),
-    ]
-}
-
-/// The file, or the files in the folder.
-fn at(path: &Path) -> Vec<std::path::PathBuf> {
-    if path.is_file() {
-        vec![path.to_owned()]
-    } else {
-        files(path)
-    }
+    Ok(vec![
+        part("glibc", "LGPL-2.1-or-later", &GLIBC)?,
+        part("libgcc", "GPL-3.0-or-later WITH GCC-exception-3.1", &LIBGCC)?,
+    ])
 }

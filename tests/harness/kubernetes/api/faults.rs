@@ -1,10 +1,6 @@
 //! Starts and ends faults of the API server and of its etcd.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
 use super::KubernetesApi;
-use crate::kubernetes::control_plane::ETCD as ETCD_URL;
 
 const API_SERVER: &str = "kube-apiserver";
 const ETCD: &str = "etcd36";
@@ -86,34 +82,5 @@ impl KubernetesApi {
             .sh(&format!("rm -rf /run/etcd; cp -a {folder} /run/etcd"));
         self.control_plane.start_etcd();
         self.start_api_server();
-    }
-
-    /// Increases etcd's revision by more than the API server's own writes after a start. A node
-    /// that later sees a lower revision then knows that etcd was restored. The calling thread must
-    /// be in the network namespace.
-    ///
-    /// # Panics
-    ///
-    /// If etcd doesn't answer.
-    pub fn advance(&self) {
-        const WRITES: usize = 3000;
-        let body = r#"{"key": "YWR2YW5jZQ==", "value": ""}"#;
-        let request = format!(
-            "POST /v3/kv/put HTTP/1.1\r\nHost: etcd\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        let address = ETCD_URL.trim_start_matches("http://");
-        let mut stream = TcpStream::connect(address).unwrap();
-        for _ in 0..WRITES {
-            stream.write_all(request.as_bytes()).unwrap();
-            let mut answer = String::new();
-            // An answer ends with the closing braces of its header and its object.
-            while !answer.contains("}}") {
-                let mut part = [0; 4096];
-                let read = stream.read(&mut part).unwrap();
-                assert!(read > 0, "{answer}");
-                answer += str::from_utf8(&part[..read]).unwrap();
-            }
-        }
     }
 }

@@ -6,7 +6,7 @@ use cni::LinkedPlugin;
 use tempfile::TempDir;
 
 use super::*;
-use crate::call::plugins::Plugins;
+use crate::call::Plugins;
 use crate::chain::Chain;
 use crate::record::{AttachmentRecord, RecordState, is_locked, record_of, records};
 use crate::tests::{LinkedExample, attachment, config, names};
@@ -45,7 +45,9 @@ fn each_step_is_read_back_as_from_a_chains_record() {
     let folder = folder.path();
     let record = begin(folder).unwrap();
     assert_eq!(read(folder).unwrap().state, RecordState::Adding);
-    record.added(&[raw("{}"), raw(r#"{"ips":[]}"#)]).unwrap();
+    record
+        .note_added(&[raw("{}"), raw(r#"{"ips":[]}"#)])
+        .unwrap();
     drop(record);
     let added = read(folder).unwrap();
     assert_eq!(added.state, RecordState::Added);
@@ -54,7 +56,7 @@ fn each_step_is_read_back_as_from_a_chains_record() {
         ("/run/netns/c", r#"{"ips":[]}"#)
     );
     let record = open(folder);
-    record.deleting();
+    record.note_deleting();
     let deleting = read(folder).unwrap();
     assert_eq!(deleting.state, RecordState::Deleting);
     assert_eq!(deleting.caller_lines.last().unwrap().get(), "1");
@@ -72,28 +74,12 @@ fn a_record_is_locked_as_long_as_it_is_open_and_made_once() {
     let folder = tempfile::tempdir().unwrap();
     let record = begin(folder.path()).unwrap();
     let path = record.path.clone();
-    assert!(record.lock().is_some() && is_locked(&path).unwrap());
+    assert!(is_locked(&path).unwrap());
     drop(record);
     assert!(!is_locked(&path).unwrap());
     let error = begin(folder.path()).err().unwrap();
     assert_eq!(error.code, code::ALREADY_ALLOCATED);
     assert!(read(folder.path()).is_some());
-}
-
-#[test]
-fn what_is_too_large_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let record = begin(folder.path()).unwrap();
-    let large = raw(&format!("\"{}\"", "x".repeat(MOST)));
-    let error = record.added(&[large]).unwrap_err();
-    assert!(error.msg.contains("larger than 256 KiB"), "{error}");
-    assert_eq!(read(folder.path()).unwrap().state, RecordState::Adding);
-    let largest = raw(&format!("\"{}\"", "x".repeat(MOST - 2)));
-    record.added(&[raw("{}"), largest.clone()]).unwrap();
-    assert_eq!(
-        read(folder.path()).unwrap().answer().unwrap().get(),
-        largest.get()
-    );
 }
 
 #[test]

@@ -2,12 +2,30 @@
 
 use super::*;
 use crate::tests::{Script, attachment, config, names};
+use cni::Environment;
 
 fn add(script: &Script, delegates: &[&str], prev: &str) -> Result<JsonOutput, Box<FailedAdd>> {
     let (config, names) = (config(prev), names(delegates));
     script.run(&names, &config, |delegates| {
-        delegates.add(&attachment(), |_, _| {}, |_| Ok(()))
+        let addition = Addition {
+            record: AttachmentRecord::new(Intent::new(
+                &config,
+                &attachment(),
+                &names,
+                &Environment::default(),
+            )),
+            delegates,
+            attachment: &attachment(),
+            file: None,
+        };
+        addition.run(|_| Ok(()))
     })
+}
+
+/// The lines of the error that tell of the rollback.
+fn rollback(failed: &FailedAdd) -> Vec<&str> {
+    let lines = failed.error.details.lines();
+    lines.filter(|line| line.contains("undone")).collect()
 }
 
 #[test]
@@ -19,29 +37,6 @@ fn each_delegate_gets_the_result_of_the_one_before_it() {
     let result = add(&script, &["a", "b"], "").unwrap();
     assert_eq!(script.log(), ["ADD a -", r#"ADD b {"a": 1}"#]);
     assert_eq!(result.into_bytes(), b"{\"b\":2}\n");
-}
-
-#[test]
-fn each_result_is_told_as_the_next_prev_result() {
-    let first = r#"{"ips":[{"address":"10.0.0.2/24"}]}"#;
-    let mut script = Script::new(&[
-        ("a", Command::Add, Some(first)),
-        (
-            "b",
-            Command::Add,
-            Some(r#"{"ips":[{"address":"fd00::2/64"}],"b":1}"#),
-        ),
-    ]);
-    script.answer = AnswerMode::Merged;
-    let (config, names) = (config(""), names(&["a", "b"]));
-    let mut told = Vec::new();
-    let tell = |raw: &RawValue, is_last| told.push((raw.get().to_owned(), is_last));
-    let result = script.run(&names, &config, |delegates| {
-        delegates.add(&attachment(), tell, |_| Ok(())).unwrap()
-    });
-    assert_eq!(told[0], (first.to_owned(), false));
-    assert_eq!(told[1], (result.json().get().to_owned(), true));
-    assert!(told[1].0.contains("10.0.0.2/24") && told[1].0.contains("fd00::2/64"));
 }
 
 #[test]
@@ -63,9 +58,11 @@ fn a_failed_add_is_undone_with_the_prev_result_of_the_failed_delegate() {
             r#"DEL c {"b":3}"#
         ]
     );
-    assert_eq!(failed.failed.delegate.as_str(), "c");
-    assert_eq!(failed.undone, names(&["b", "c"]));
-    assert_eq!(failed.not_undone[0].delegate.as_str(), "a");
+    assert_eq!(failed.error.msg, "c: no");
+    assert_eq!(
+        rollback(&failed),
+        ["undone by DEL: b, c", "not undone, DEL failed: a: no"]
+    );
 }
 
 #[test]
@@ -74,7 +71,7 @@ fn a_delegate_that_refuses_with_110_is_not_undone() {
     script.error_code = code::ALREADY_ALLOCATED;
     let failed = add(&script, &["a", "b"], "").unwrap_err();
     assert_eq!(script.log(), ["ADD a -", "ADD b {}", "DEL a {}"]);
-    assert_eq!(failed.undone, names(&["a"]));
+    assert_eq!(rollback(&failed), ["undone by DEL: a"]);
 }
 
 #[test]
@@ -87,7 +84,7 @@ fn a_delegate_that_refuses_with_110_is_undone_in_none_of_its_places() {
     script.fails_after = Some(3);
     let failed = add(&script, &["s", "a", "s", "a"], "").unwrap_err();
     assert_eq!(script.log()[4..], ["DEL s {}", "DEL s {}"]);
-    assert_eq!(failed.undone, names(&["s", "s"]));
+    assert_eq!(rollback(&failed), ["undone by DEL: s, s"]);
 }
 
 #[test]
@@ -96,8 +93,7 @@ fn a_delegate_that_is_not_installed_is_not_undone() {
     script.missing = Some("b");
     let failed = add(&script, &["a", "b"], "").unwrap_err();
     assert_eq!(script.log(), ["ADD a -", "DEL a {}"]);
-    assert_eq!(failed.undone, names(&["a"]));
-    assert!(failed.not_undone.is_empty());
+    assert_eq!(rollback(&failed), ["undone by DEL: a"]);
 }
 
 #[test]
@@ -117,7 +113,7 @@ fn the_rollback_of_the_first_gets_its_prev_result() {
 fn an_add_without_a_result_is_a_failure() {
     let script = Script::default();
     let failed = add(&script, &["a"], "").unwrap_err();
-    assert_eq!(failed.failed.error.code, code::DELEGATE_SILENT);
+    assert_eq!(failed.error.code, code::DELEGATE_SILENT);
     assert_eq!(script.log(), ["ADD a -", "DEL a -"]);
 }
 
@@ -126,7 +122,7 @@ fn an_add_that_is_cancelled_at_its_end_is_undone() {
     let mut script = Script::new(&[("a", Command::Add, Some(r#"{"a":1}"#))]);
     script.cancelled_after = Some(1);
     let failed = add(&script, &["a"], "").unwrap_err();
-    assert_eq!(failed.failed.error.code, code::INTERRUPTED);
+    assert_eq!(failed.error.code, code::INTERRUPTED);
     assert_eq!(script.log(), ["ADD a -", r#"DEL a {"a":1}"#]);
 }
 
@@ -140,7 +136,7 @@ fn a_delegate_that_fails_in_a_cancelled_call_counts_as_cancelled_unless_it_refus
         script.error_code = error_code;
         script.cancelled_after = Some(1);
         let failed = add(&script, &["a"], "").unwrap_err();
-        assert_eq!(failed.failed.error.code, counts);
+        assert_eq!(failed.error.code, counts);
     }
 }
 
@@ -153,14 +149,13 @@ fn a_delegate_that_refuses_its_configuration_is_no_failure_of_the_rollback() {
         ("b", Command::Del, None),
     ]);
     for (error_code, not_undone) in [
-        (code::INVALID_CONFIG, vec!["a"]),
-        (code::IO, vec!["a", "b"]),
+        (code::INVALID_CONFIG, ["a"].iter()),
+        (code::IO, ["a", "b"].iter()),
     ] {
         script.error_code = error_code;
         let failed = add(&script, &["a", "b"], "").unwrap_err();
-        let failed = failed.not_undone.iter();
-        let names: Vec<&str> = failed.map(|failed| failed.delegate.as_str()).collect();
-        assert_eq!(names, not_undone);
+        let expected = not_undone.map(|name| format!("not undone, DEL failed: {name}: no"));
+        assert_eq!(rollback(&failed), expected.collect::<Vec<_>>());
     }
 }
 
@@ -179,31 +174,32 @@ fn only_the_last_merged_result_is_without_pools() {
             Some(r#"{"ips":[{"address":"10.0.0.2/24"}]}"#),
         ),
     ]);
-    script.answer = AnswerMode::Merged;
+    script.answer = AnswerMode::Merge;
     let result = add(&script, &["a", "b", "c"], "").unwrap();
     assert!(script.log()[2].contains(r#""pools":[{"name":"x"}]"#));
     assert!(!result.json().get().contains("pools"));
 }
 
 #[test]
-fn only_a_delegate_that_may_have_reserved_may_hold_an_address() {
+fn a_delegate_holds_nothing_that_it_refused_and_something_unknown_if_it_was_killed() {
+    use Held::{Nothing, Unknown, UnlessUndone};
     let names = names(&["ipam-ds-ranges", "ipam-da-host-local"]);
     let printed = |code| Failure::printed(Error::new(code, "no"), "");
+    let killed = Failure::new(Kind::Died, code::DELEGATE_KILLED, "died");
+    let not_found = Failure::new(Kind::NotRun, code::DELEGATE_NOT_FOUND, "none");
     for (failure, [selector, allocator]) in [
-        (printed(code::IO), [false, true]),
-        (printed(code::INVALID_CONFIG), [false, false]),
-        (printed(code::ALREADY_ALLOCATED), [false, false]),
-        (Failure::silent(), [true, true]),
-        (
-            Failure::new(Kind::Died, code::DELEGATE_KILLED, "died"),
-            [true, true],
-        ),
-        (
-            Failure::new(Kind::NotFound, code::DELEGATE_NOT_FOUND, "none"),
-            [false, false],
-        ),
+        (printed(code::IO), [Nothing, UnlessUndone]),
+        (printed(code::INVALID_CONFIG), [Nothing, Nothing]),
+        (printed(code::INVALID_ENVIRONMENT), [Nothing, Nothing]),
+        (printed(code::ALREADY_ALLOCATED), [Nothing, Nothing]),
+        (printed(code::UNKNOWN_OUTCOME), [Nothing, Unknown]),
+        (printed(code::INTERNAL), [Nothing, Unknown]),
+        (Failure::silent(), [UnlessUndone, UnlessUndone]),
+        (Failure::cancelled(), [UnlessUndone, UnlessUndone]),
+        (killed, [UnlessUndone, Unknown]),
+        (not_found, [Nothing, Nothing]),
     ] {
-        let holds = [0, 1].map(|i| may_hold_address(&names[i], &failure));
-        assert_eq!(holds, [selector, allocator], "{failure:?}");
+        let held = [0, 1].map(|i| held_by(&names[i], &failure));
+        assert_eq!(held, [selector, allocator], "{failure:?}");
     }
 }

@@ -5,35 +5,38 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::catalogue::Catalogue;
-use crate::compiled;
-use crate::source::Source;
+use cni::NetworkConfig;
+use ipam::Pool;
 
 const POOLS: &str = r#"{"a":{"subnet":"10.0.0.0/24","routes":[{"dst":"10.0.0.0/8"}],"x":1.50},
     "b":{"ranges":[{"subnet":"fd00::/64"}],"dns":{"nameservers":["fd00::2"]}},"lan":{}}"#;
 
-fn encoded(pools: &str, rules: &str) -> Vec<u8> {
+fn catalogue(pools: &str, rules: &str) -> Catalogue {
     let ipam = format!(r#"{{"pools":{pools},"rules":{rules}}}"#);
-    let source = Source::of_configuration(&serde_json::from_str(&ipam).unwrap()).unwrap();
-    compiled::encode(&Catalogue::read(&[source]).unwrap()).unwrap()
+    let json = format!(r#"{{"cniVersion":"1.0.0","name":"net","ipam":{ipam}}}"#);
+    Catalogue::of(&NetworkConfig::parse(json.into_bytes()).unwrap()).unwrap()
 }
 
-fn choice(rules: &str, facts: &[(&str, &str)], requests: &[&str]) -> Result<Choice, Error> {
-    let bytes = encoded(POOLS, rules);
-    let requests = requests.iter().map(|ip| Request {
+fn entries(
+    catalogue: &Catalogue,
+    facts: &[(&str, &str)],
+    requests: &[&str],
+) -> Result<Vec<Object>, Error> {
+    let facts = facts.iter().copied().collect();
+    let requests = requests.iter().map(|ip| RequestedAddress {
         ip: ip.parse().unwrap(),
         source: "CNI_ARGS".to_owned(),
     });
-    let facts = facts.iter().copied().collect();
-    choose(
-        &Compiled::decode(&bytes).unwrap(),
-        &facts,
-        requests.collect(),
-    )
+    let rule = catalogue.first_that_holds(&facts)?;
+    let mut choice = Choice::for_container(catalogue, rule, &facts)?;
+    choice.request_by_runtime(requests.collect())?;
+    choice.entries()
 }
 
 fn pools(rules: &str, facts: &[(&str, &str)], requests: &[&str]) -> Result<Value, String> {
-    let choice = choice(rules, facts, requests).map_err(|error| error.to_string())?;
-    Ok(serde_json::to_value(&choice.pools).unwrap())
+    let entries = entries(&catalogue(POOLS, rules), facts, requests);
+    let entries = entries.map_err(|error| error.to_string())?;
+    Ok(serde_json::to_value(&entries).unwrap())
 }
 
 #[test]
@@ -49,9 +52,6 @@ fn each_pool_has_its_name_its_keys_and_its_part_of_the_rule() {
              "requested-ip": "10.0.0.5", "sticky": "k/2f", "rule": "ipam.rules[1]"},
         ]))
     );
-    let choice = choice(rules, &[("A", "2f")], &[]).unwrap();
-    assert_eq!(choice.routes.len(), 1);
-    assert_eq!(choice.dns[0].nameservers, ["fd00::2"]);
 }
 
 #[test]
@@ -87,12 +87,12 @@ fn each_refusal_names_the_rule_and_the_value() {
         (
             r#"[{"pools":["${B}"]}]"#,
             &[],
-            "ipam.rules[0].pools[0]: \"${B}\": the fact B is missing; there are A=\"x\", ifname=\"eth0\" (code 7)",
+            "ipam.rules[0].pools[0]: the fact B is missing; there are A=\"x\", ifname=\"eth0\" (code 7)",
         ),
         (
             r#"[{"pools":["${A}"]}]"#,
             &[],
-            "ipam.rules[0].pools[0]: \"${A}\": there is no pool \"x\" (code 7)",
+            "ipam.rules[0].pools[0]: there is no pool \"x\" in ipam.pools, and no ipam.poolsDir (code 7)",
         ),
         (
             r#"[{"pools":["a"],"ip":"${A}"}]"#,
@@ -112,12 +112,12 @@ fn each_refusal_names_the_rule_and_the_value() {
         (
             r#"[{"pools":["a","b"],"ips":["10.0.0.5","10.0.0.${B}2"]}]"#,
             &[],
-            "ipam.rules[0].ips[1]: 10.0.0.12 and 10.0.0.5 are both in pool a, which yields one address (code 7)",
+            "ipam.rules[0].ips[1]: 10.0.0.12 is in pool a, of which ipam.rules[0].ips[0] requests 10.0.0.5 (code 7)",
         ),
         (
             r#"[{"pools":["b","${C}"]}]"#,
             &[],
-            "ipam.rules[0].pools[1]: \"${C}\": the pool \"b\" is chosen twice (code 7)",
+            "ipam.rules[0].pools[1]: the pool \"b\" is chosen twice (code 7)",
         ),
         (
             r#"[{"pools":["a"]}]"#,
@@ -137,7 +137,7 @@ fn each_refusal_names_the_rule_and_the_value() {
         (
             pinned,
             &["10.9.0.5"],
-            "CNI_ARGS: 10.9.0.5 is in no range, or in one that serves another request (code 7): the pools are those of ipam.rules[1]",
+            "CNI_ARGS: 10.9.0.5 is in none of the pools of ipam.rules[1], or in one with another request (code 7)",
         ),
     ] {
         let facts = if message.contains("there are") || message.contains("holds for") {
@@ -202,20 +202,17 @@ proptest! {
             .iter()
             .map(|(when, pool)| json!({"when": when, "pools": [format!("p{pool}")]}))
             .collect();
-        let bytes = encoded(&pools.to_string(), &written.to_string());
-        let given: Facts = facts.iter().map(|(k, v)| (&**k, &**v)).collect();
-        let choose = || {
-            let choice = choose(&Compiled::decode(&bytes).unwrap(), &given, Vec::new());
-            choice.map(|choice| serde_json::to_string(&choice.pools).unwrap())
-        };
+        let catalogue = catalogue(&pools.to_string(), &written.to_string());
+        let given: Vec<(&str, &str)> = facts.iter().map(|(k, v)| (&**k, &**v)).collect();
+        let entries = entries(&catalogue, &given, &[]);
         let expected = rules.iter().position(|(when, _)| {
             when.iter().all(|(name, condition)| holds(condition, facts.get(name).map(String::as_str)))
         });
         let expected = expected.map(|at| {
             format!(r#"[{{"name":"p{}","rule":"ipam.rules[{at}]"}}]"#, rules[at].1)
         });
-        prop_assert_eq!(choose().ok(), expected);
-        prop_assert_eq!(choose(), choose());
+        let chosen = entries.ok().map(|entries| serde_json::to_string(&entries).unwrap());
+        prop_assert_eq!(chosen, expected);
     }
 
     #[test]

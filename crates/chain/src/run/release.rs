@@ -1,0 +1,65 @@
+//! Release of one attachment by a tool: DEL by the record, unless a call for it is running.
+
+use std::time::{Duration, Instant};
+
+use cni::{Attachment, Error};
+
+use crate::chain::Chain;
+use crate::record::{AttachmentRecord, IfMissing, Lookup, WhenBusy, lock};
+
+/// Outcome of a release in which nothing failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// The delegates have run.
+    Done,
+    /// Nothing was done, for this reason.
+    Refused(String),
+}
+
+impl Chain<'_> {
+    /// DEL for a tool: undoes an attachment by its record, or by today's configuration,
+    /// unless a call for it is running, or `refuse` returns a reason. `refuse` gets the
+    /// record, and is asked while the attachment is locked: nothing changes between its
+    /// answer and the DEL. The delegates have `within` in all: then the running one is terminated,
+    /// and no further one is started.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::del`].
+    pub fn release(
+        mut self,
+        attachment: &Attachment,
+        when_busy: WhenBusy,
+        within: Duration,
+        refuse: impl FnOnce(Option<&AttachmentRecord>) -> Option<String>,
+    ) -> Result<Released, Error> {
+        self.deadline = Some(Instant::now() + within);
+        // Without a record, the lock's file is made, so that an ADD waits.
+        let locked = match lock::acquire(&self.records, attachment, IfMissing::Make, when_busy) {
+            // It is locked, or can't be read now.
+            Err(error) => return Ok(Released::Refused(error.msg)),
+            Ok(Lookup::Found(locked)) => Some(locked),
+            // No ADD has a record there, and none waits.
+            Ok(Lookup::Missing | Lookup::Unusable(_)) => None,
+        };
+        let content = locked.as_ref().and_then(|locked| locked.content.as_ref());
+        // Made by this call, or empty: nobody needs it.
+        let is_empty = content.is_none();
+        let remove = || locked.as_ref().map(|locked| locked.file.remove());
+        if let Some(reason) = refuse(content.and_then(|content| content.as_ref().ok())) {
+            if is_empty {
+                remove();
+            }
+            return Ok(Released::Refused(reason));
+        }
+        let today = self.config.without_call();
+        let released = Error::all_as_one(self.undo_locked(attachment, &today, locked.as_ref()));
+        if released.is_ok() || is_empty {
+            remove();
+        }
+        match released {
+            Ok(()) => Ok(Released::Done),
+            Err(error) => Err(self.with_record(attachment, error)),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! ADD: claims one address of each pool, or none at all.
+
+use std::net::IpAddr;
+
+use cni::{Args, Attachment, Call, Error, IpConfig, IpamResult, code};
+use ipam::Completion;
+
+use crate::choice::Choice;
+use crate::pools::NamedPool;
+use crate::repetition::{read_one, until_answered};
+use crate::{AddressKey, Claim, Held, Holder, Node, Store, StoreError};
+
+/// Number of addresses that an ADD finds taken one by one before it lists the pool's.
+pub(crate) const TRIES_BEFORE_LIST: u32 = 8;
+
+/// Claims an address of each pool of `prevResult` for the attachment, and adds the addresses,
+/// `ipam.routes` and `ipam.resolvConf` to `prevResult`.
+///
+/// After a failure, no address is claimed any more. If that can't be proven, the code is 114.
+///
+/// # Errors
+///
+/// Code 11 if a pool has no free address; code 111 if a requested address is another attachment's;
+/// code 7 for an invalid configuration; those of the store.
+pub fn add(
+    store: &mut dyn Store,
+    node: &Node,
+    attachment: &Attachment,
+    call: &Call<'_>,
+) -> Result<IpamResult, Error> {
+    let config = &call.config;
+    let completion = Completion::read(config, &config.ipam()?)?;
+    let pools = NamedPool::read(store, config)?;
+    if pools.is_empty() {
+        return Err(Error::config(
+            "prevResult.pools is missing or empty: a selector must stand before this allocator",
+        ));
+    }
+    let mut addition = Addition {
+        store,
+        node,
+        network: config.name().as_str(),
+        attachment,
+        args: call.args()?,
+        created: Vec::new(),
+        unsettled: None,
+    };
+    let ips: Result<Vec<IpConfig>, Error> = pools.iter().map(|pool| addition.give(pool)).collect();
+    match ips {
+        Ok(ips) => Ok(completion.with_ips(ips)),
+        Err(error) => Err(addition.undo(error)),
+    }
+}
+
+/// An ADD of one attachment.
+struct Addition<'a> {
+    store: &'a mut dyn Store,
+    node: &'a Node,
+    network: &'a str,
+    attachment: &'a Attachment,
+    args: Args,
+    /// The addresses that this ADD has claimed.
+    created: Vec<Held>,
+    /// The address of a claim without an answer.
+    unsettled: Option<AddressKey>,
+}
+
+/// Outcome of a claim.
+enum Claimed {
+    Ours,
+    /// By whom, if that was asked.
+    Taken(Option<Box<Held>>),
+}
+
+impl Addition<'_> {
+    /// Claims an address of a pool.
+    fn give(&mut self, pool: &NamedPool) -> Result<IpConfig, Error> {
+        let ip = match pool.pool.requested {
+            Some(ip) => self.requested(ip, pool)?,
+            None => self.any(pool)?,
+        };
+        tracing::debug!(%ip, pool = pool.name, "claimed");
+        let range = pool.pool.ranges.range_of(ip);
+        let range = range.expect("the address is one of the pool's");
+        Ok(IpConfig::new(
+            ip,
+            range.subnet().prefix_len(),
+            Some(range.gateway()),
+        ))
+    }
+
+    /// Claims the requested address.
+    fn requested(&mut self, ip: IpAddr, pool: &NamedPool) -> Result<IpAddr, Error> {
+        let key = pool.key(ip);
+        match self.claim(&key, pool, true)? {
+            Claimed::Ours => Ok(ip),
+            Claimed::Taken(held) => {
+                let holder = held.map_or("reserved already".to_owned(), |held| held.describe());
+                Err(Error::new(
+                    code::REQUESTED_TAKEN,
+                    format!("{ip}, requested of {}, is {holder}", pool.describe()),
+                ))
+            }
+        }
+    }
+
+    /// Claims an address that seems free.
+    fn any(&mut self, pool: &NamedPool) -> Result<IpAddr, Error> {
+        let mut choice = Choice::new(&pool.pool.ranges, pool.pool.sticky.as_deref());
+        for tries in 1_u32.. {
+            let Some(ip) = choice.candidate() else {
+                break;
+            };
+            if matches!(self.claim(&pool.key(ip), pool, false)?, Claimed::Ours) {
+                return Ok(ip);
+            }
+            choice.note_taken([ip]);
+            if tries.is_multiple_of(TRIES_BEFORE_LIST) {
+                let taken = until_answered(self.store, |store| store.taken(&pool.addresses()))?;
+                tracing::debug!(pool = pool.name, taken = taken.len(), "listed");
+                choice.note_taken(taken);
+            }
+            if self.store.time().left().is_zero() {
+                return Err(Error::new(
+                    code::TRY_AGAIN_LATER,
+                    format!("others took {tries} addresses of {} first", pool.describe()),
+                ));
+            }
+        }
+        Err(pool.exhausted(code::TRY_AGAIN_LATER))
+    }
+
+    /// Claims an address. If it is taken, `asks_holder` says whether its holder matters: this
+    /// attachment may hold it.
+    fn claim(
+        &mut self,
+        key: &AddressKey,
+        pool: &NamedPool,
+        asks_holder: bool,
+    ) -> Result<Claimed, Error> {
+        let Self {
+            node,
+            network,
+            attachment,
+            ..
+        } = *self;
+        let holder = Holder::new(node, network, attachment, &pool.name, &self.args);
+        let mut was_lost = false;
+        let claim = until_answered(self.store, |store| {
+            store.claim(key, &holder).inspect_err(|error| {
+                was_lost |= error.may_have_changed();
+            })
+        });
+        if was_lost {
+            self.unsettled = Some(key.clone());
+        }
+        if let Claim::Created { id } = claim? {
+            self.unsettled = None;
+            self.created.push(Held {
+                key: key.clone(),
+                holder: Some(holder),
+                id,
+            });
+            return Ok(Claimed::Ours);
+        }
+        if !asks_holder && !was_lost {
+            return Ok(Claimed::Taken(None));
+        }
+        let held = read_one(self.store, key)?;
+        self.unsettled = None;
+        let is_used = self.created.iter().any(|created| created.key == *key);
+        match held {
+            Some(held) if held.is(node, network, attachment) && !is_used => {
+                // Without a lost answer, an earlier ADD has claimed it, and an undoing keeps it.
+                if was_lost {
+                    self.created.push(held);
+                }
+                Ok(Claimed::Ours)
+            }
+            held => Ok(Claimed::Taken(held.map(Box::new))),
+        }
+    }
+
+    /// Releases what this ADD has claimed. Returns the ADD's error, with code 114 if something may
+    /// be left.
+    fn undo(&mut self, error: Error) -> Error {
+        if self.created.is_empty() && self.unsettled.is_none() {
+            return error;
+        }
+        self.store.time().renew();
+        let mut left: Vec<String> = Vec::new();
+        let key_of_error =
+            |key: &AddressKey, why: &StoreError| format!("{key} is not undone: {why}");
+        for held in &self.created {
+            if let Err(why) = until_answered(self.store, |store| store.release(held)) {
+                left.push(key_of_error(&held.key, &why));
+            }
+        }
+        if let Some(key) = self.unsettled.take() {
+            match self.release_unsettled(&key) {
+                Ok(true) => {}
+                Ok(false) => left.push(format!("{key} may still be claimed: an answer was lost")),
+                Err(why) => left.push(key_of_error(&key, &why)),
+            }
+        }
+        match left.is_empty() {
+            true => error,
+            false => Error {
+                code: code::UNKNOWN_OUTCOME,
+                ..error.with_line(&left.join("\n"))
+            },
+        }
+    }
+
+    /// Releases the address of a claim without an answer. False if it isn't this attachment's: the
+    /// claim may be executed later.
+    fn release_unsettled(&mut self, key: &AddressKey) -> Result<bool, StoreError> {
+        let held = read_one(self.store, key)?;
+        let is_ours = |held: &Held| held.is(self.node, self.network, self.attachment);
+        let Some(held) = held.filter(is_ours) else {
+            return Ok(false);
+        };
+        until_answered(self.store, |store| store.release(&held))?;
+        Ok(true)
+    }
+}

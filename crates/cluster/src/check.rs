@@ -1,0 +1,94 @@
+//! CHECK: verifies that the attachment's addresses are still claimed for it.
+
+use cni::{Attachment, Call, Error, code};
+
+use crate::pools::NamedPool;
+use crate::release::{keys, prev_ips};
+use crate::repetition::{READ_AT_ONCE, read_one, until_answered};
+use crate::{AddressKey, Held, Node, Selection, Store};
+
+/// Verifies that every address of `prevResult` that is in a pool is claimed for the attachment,
+/// and that the attachment has an address at all.
+///
+/// # Errors
+///
+/// Code 112 if an address isn't claimed for the attachment; those of the store.
+pub fn check(
+    store: &mut dyn Store,
+    node: &Node,
+    attachment: &Attachment,
+    call: &Call<'_>,
+) -> Result<(), Error> {
+    let config = &call.config;
+    let network = config.name().as_str();
+    let is_ours = |held: &Held| held.is(node, network, attachment);
+    if config.prev_result()?.is_none() {
+        return Err(Error::config(
+            "prevResult is missing: CHECK compares with it",
+        ));
+    }
+    let ips = prev_ips(config);
+    let pools = match NamedPool::read(store, config) {
+        // A missing or invalid definition releases no address.
+        Err(error) if error.code == code::INVALID_CONFIG => {
+            tracing::warn!(%error, "going on without the pools' definitions");
+            Vec::new()
+        }
+        read => read?,
+    };
+    let in_pools: Vec<AddressKey> = ips
+        .iter()
+        .filter_map(|config| {
+            let mut pools = pools.iter();
+            let pool = pools.find(|pool| pool.pool.ranges.contains(config.ip()))?;
+            Some(pool.key(config.ip()))
+        })
+        .collect();
+    for key in &in_pools {
+        let held = read_one(store, key)?;
+        if !held.as_ref().is_some_and(is_ours) {
+            let state = held.map_or("free".to_owned(), |held| held.describe());
+            let place = store.path_of_address(key);
+            return Err(Error::new(
+                code::NOT_RESERVED,
+                format!("{place} should be reserved to {attachment}, and is {state}"),
+            ));
+        }
+    }
+    if !in_pools.is_empty() || has_any(store, node, attachment, call)? {
+        return Ok(());
+    }
+    Err(Error::new(
+        code::NOT_RESERVED,
+        format!(
+            "no address is reserved to {attachment} on network {network} by node {}",
+            node.name
+        ),
+    ))
+}
+
+/// True if the attachment has an address: one of `prevResult`, or another one. For a CHECK without
+/// pools.
+fn has_any(
+    store: &mut dyn Store,
+    node: &Node,
+    attachment: &Attachment,
+    call: &Call<'_>,
+) -> Result<bool, Error> {
+    let config = &call.config;
+    let network = config.name().as_str();
+    let selection = Selection::Attachment {
+        node: &node.name,
+        network,
+        attachment,
+    };
+    let mut keys = keys(config, &prev_ips(config));
+    keys.extend(until_answered(store, |store| store.list(&selection))?);
+    for some in keys.chunks(READ_AT_ONCE) {
+        let held = until_answered(store, |store| store.read(some))?;
+        if held.iter().any(|held| held.is(node, network, attachment)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,140 @@
+//! The value of an address: the attachment, its node and its machine.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use cni::{Args, Attachment};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{AddressKey, Node};
+
+/// The holder of an address: an attachment of a network, on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// The node's name.
+    pub node: String,
+    /// ID of the machine that had the node's name; `None` if the engine proves which node calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+    /// The network.
+    pub network: String,
+    /// The container.
+    #[serde(rename = "containerID")]
+    pub container_id: String,
+    /// The interface in the container.
+    pub ifname: String,
+    /// Name of the pool that gave the address.
+    pub pool: String,
+    /// Time of the ADD by the node's clock, RFC 3339 with nanoseconds. No rule compares times.
+    pub since: String,
+    /// The pod's namespace, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The pod, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    /// Keys that this version doesn't know.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+impl Holder {
+    /// The holder for an ADD that starts now. `args` is `CNI_ARGS`, which may name a pod.
+    pub fn new(
+        node: &Node,
+        network: &str,
+        attachment: &Attachment,
+        pool: &str,
+        args: &Args,
+    ) -> Self {
+        let text = |key| args.get(key).map(str::to_owned);
+        Self {
+            node: node.name.clone(),
+            machine: node.machine.clone(),
+            network: network.to_owned(),
+            container_id: attachment.container_id.to_string(),
+            ifname: attachment.ifname.to_string(),
+            pool: pool.to_owned(),
+            since: rfc3339(SystemTime::now()),
+            namespace: text("K8S_POD_NAMESPACE"),
+            pod: text("K8S_POD_NAME"),
+            other: Map::new(),
+        }
+    }
+
+    /// True for this attachment of this network, on any node.
+    pub fn is_attachment(&self, network: &str, attachment: &Attachment) -> bool {
+        self.network == network
+            && self.container_id == attachment.container_id.as_str()
+            && self.ifname == attachment.ifname.as_str()
+    }
+
+    /// True for this node and this machine.
+    pub fn is_on(&self, node: &Node) -> bool {
+        self.node == node.name && self.machine == node.machine
+    }
+
+    /// True if both are one attachment of one network, on one node and one machine.
+    pub fn is_same_attachment(&self, other: &Self) -> bool {
+        let identity = |holder: &Self| {
+            [
+                Some(holder.node.clone()),
+                holder.machine.clone(),
+                Some(holder.network.clone()),
+                Some(holder.container_id.clone()),
+                Some(holder.ifname.clone()),
+            ]
+        };
+        identity(self) == identity(other)
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            container_id,
+            ifname,
+            network,
+            node,
+            ..
+        } = self;
+        write!(
+            f,
+            "reserved to {container_id} {ifname} of network {network} on node {node}"
+        )
+    }
+}
+
+/// A time as RFC 3339 with nanoseconds. Times before 1970 become 1970.
+pub fn rfc3339(time: SystemTime) -> String {
+    humantime::format_rfc3339_nanos(time.max(SystemTime::UNIX_EPOCH)).to_string()
+}
+
+/// An address as the store has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Its name.
+    pub key: AddressKey,
+    /// Its holder; `None` for content that isn't ours. DEL and GC never release that.
+    pub holder: Option<Holder>,
+    /// Identity of this creation of the name: an object's UID on Kubernetes, the value on etcd. A
+    /// release names it, so a late one deletes no later reservation.
+    pub id: String,
+}
+
+impl Held {
+    /// The holder, for messages.
+    pub fn describe(&self) -> String {
+        match &self.holder {
+            Some(holder) => holder.to_string(),
+            None => "held by content that isn't ours".to_owned(),
+        }
+    }
+
+    /// True if the holder is this attachment of this network, on this node and this machine.
+    pub fn is(&self, node: &Node, network: &str, attachment: &Attachment) -> bool {
+        let holder = self.holder.as_ref();
+        holder.is_some_and(|holder| holder.is_on(node) && holder.is_attachment(network, attachment))
+    }
+}

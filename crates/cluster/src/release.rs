@@ -1,0 +1,209 @@
+//! DEL and GC: release addresses of an attachment, or of all attachments that aren't valid.
+
+use std::collections::HashSet;
+
+use cni::{Attachment, Call, Error, IpConfig, NetworkConfig, code};
+
+use crate::pools::spaces;
+use crate::repetition::{READ_AT_ONCE, until_answered};
+use crate::{AddressKey, Held, Holder, Node, Release, Selection, Store};
+
+/// The chain sets this variable on the DELs of a failed ADD's rollback.
+const ROLLBACK: &str = "IPAM_DELEGATED_ROLLBACK";
+
+/// Releases the attachment's addresses: those of `prevResult`, and if these are fewer than its
+/// pools, those that the store lists. In a rollback, only those of `prevResult`: what else the
+/// attachment holds is an earlier ADD's.
+///
+/// # Errors
+///
+/// Code 112 if the attachment has an address under another node's name, or another machine's ID: the
+/// node was renamed, or its `/etc/machine-id` has changed. Those of the store.
+pub fn del(
+    store: &mut dyn Store,
+    node: &Node,
+    attachment: &Attachment,
+    call: &Call<'_>,
+) -> Result<(), Error> {
+    let config = &call.config;
+    let network = config.name().as_str();
+    let is_ours = |held: &Held| match &held.holder {
+        Some(holder) if !holder.is_attachment(network, attachment) => Ok(false),
+        Some(holder) if !holder.is_on(node) => Err(of_another_node(held, holder, node)),
+        holder => Ok(holder.is_some()),
+    };
+    let prev_ips = prev_ips(config);
+    let mut releases = Releases::default();
+    releases.of_keys(store, &keys(config, &prev_ips), is_ours)?;
+    let is_rollback = !call.environment.text(ROLLBACK).is_empty();
+    let pools = ipam::Pools::of_call(config).map_or(0, |pools| pools.entries().len());
+    let searches = match is_rollback {
+        true => releases.released < prev_ips.len(),
+        false => pools == 0 || releases.released < pools,
+    };
+    if searches && !releases.is_store_away {
+        let selection = Selection::Attachment {
+            node: &node.name,
+            network,
+            attachment,
+        };
+        let is_named = |key: &AddressKey| prev_ips.iter().any(|ip| ip.ip() == key.ip);
+        let mut listed = until_answered(store, |store| store.list(&selection))?;
+        listed.retain(|key| !is_rollback || is_named(key));
+        releases.of_keys(store, &listed, is_ours)?;
+    }
+    releases.outcome().map(drop)
+}
+
+/// The error for an address of this attachment that another node, or another machine, has claimed.
+fn of_another_node(held: &Held, holder: &Holder, node: &Node) -> Error {
+    let machine = |machine: &Option<String>| match machine {
+        Some(machine) => format!(", machine {machine}"),
+        None => String::new(),
+    };
+    Error::new(
+        code::NOT_RESERVED,
+        format!(
+            "{} is {holder}{}, and this is node {}{}: ipamctl node-forget {} releases it",
+            held.key,
+            machine(&holder.machine),
+            node.name,
+            machine(&node.machine),
+            holder.node,
+        ),
+    )
+}
+
+/// Releases the addresses of this network, node and machine whose attachments aren't valid.
+///
+/// # Errors
+///
+/// Those of the store.
+pub fn gc(store: &mut dyn Store, node: &Node, call: &Call<'_>) -> Result<(), Error> {
+    let config = &call.config;
+    let network = config.name().as_str();
+    let valid: HashSet<Attachment> = config.valid_attachments()?.into_iter().collect();
+    let selection = Selection::Stale {
+        node: &node.name,
+        network,
+        valid: &valid,
+    };
+    let listed = until_answered(store, |store| store.list(&selection))?;
+    let valid: HashSet<(&str, &str)> = valid
+        .iter()
+        .map(|attachment| (attachment.container_id.as_str(), attachment.ifname.as_str()))
+        .collect();
+    let is_stale = |held: &Held| {
+        Ok(held.holder.as_ref().is_some_and(|holder| {
+            let attachment = (&*holder.container_id, &*holder.ifname);
+            holder.is_on(node) && holder.network == network && !valid.contains(&attachment)
+        }))
+    };
+    let mut releases = Releases::default();
+    releases.of_keys(store, &listed, is_stale)?;
+    releases.outcome().map(drop)
+}
+
+/// Releases these addresses, each if it is still this creation of its name. Returns the number of
+/// released ones. What one failure names doesn't keep the others, unless the store is away.
+///
+/// # Errors
+///
+/// All failures as one.
+pub fn release_each(store: &mut dyn Store, all: &[Held]) -> Result<usize, Error> {
+    let mut releases = Releases::default();
+    for held in all {
+        releases.add(store, held);
+    }
+    releases.outcome()
+}
+
+/// Releases of one call.
+#[derive(Default)]
+struct Releases {
+    /// Number of released addresses.
+    released: usize,
+    failures: Vec<Error>,
+    /// True after a failure that the next request would have as well.
+    is_store_away: bool,
+}
+
+impl Releases {
+    /// Reads the addresses of these names, and releases the wanted ones. `is_wanted` may return an
+    /// error, which doesn't keep the others.
+    fn of_keys(
+        &mut self,
+        store: &mut dyn Store,
+        keys: &[AddressKey],
+        is_wanted: impl Fn(&Held) -> Result<bool, Error>,
+    ) -> Result<(), Error> {
+        for some in keys.chunks(READ_AT_ONCE) {
+            for held in until_answered(store, |store| store.read(some))? {
+                match is_wanted(&held) {
+                    Ok(true) => self.add(store, &held),
+                    Ok(false) => {}
+                    Err(error) => self.failures.push(error),
+                }
+            }
+            if self.is_store_away {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Releases an address, unless the store is away.
+    fn add(&mut self, store: &mut dyn Store, held: &Held) {
+        if self.is_store_away {
+            return;
+        }
+        let mut was_lost = false;
+        let release = until_answered(store, |store| {
+            let answer = store.release(held);
+            answer.inspect_err(|error| was_lost |= error.may_have_changed())
+        });
+        match release {
+            Ok(Release::Released) => self.released += 1,
+            // The request whose answer was lost has released it.
+            Ok(Release::Gone) => self.released += usize::from(was_lost),
+            Err(error) => {
+                self.is_store_away = error.may_pass() || error.may_have_changed();
+                self.failures.push(error.into());
+            }
+        }
+    }
+
+    /// The number of released addresses.
+    ///
+    /// # Errors
+    ///
+    /// All failures as one.
+    fn outcome(self) -> Result<usize, Error> {
+        tracing::debug!(released = self.released, "released");
+        Error::all_as_one(self.failures).map(|()| self.released)
+    }
+}
+
+/// The addresses of `prevResult`. An invalid one is logged, and counts as none.
+pub(crate) fn prev_ips(config: &NetworkConfig) -> Vec<IpConfig> {
+    let result = config.prev_result().unwrap_or_else(|error| {
+        tracing::warn!(%error, "going on without the addresses in prevResult");
+        None
+    });
+    result.map(|result| result.ips).unwrap_or_default()
+}
+
+/// The names that these addresses can have, in each address space of the call's pools.
+pub(crate) fn keys(config: &NetworkConfig, ips: &[IpConfig]) -> Vec<AddressKey> {
+    let spaces = spaces(
+        &ipam::Pools::of_call(config)
+            .unwrap_or_default()
+            .into_entries(),
+    );
+    let key = |ip: &IpConfig, space: &Option<cni::NetworkName>| AddressKey {
+        space: space.clone(),
+        ip: ip.ip(),
+    };
+    let of_ip = |ip| spaces.iter().map(move |space| key(ip, space));
+    ips.iter().flat_map(of_ip).collect()
+}

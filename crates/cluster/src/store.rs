@@ -1,0 +1,151 @@
+//! The store of a cluster's pools and addresses: six verbs, which an engine implements.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use cni::{Attachment, NetworkName, Object};
+use ipam::RangeSet;
+
+use crate::{AddressKey, Held, Holder, StoreError, TimeLimit};
+
+/// Keeps pools and addresses.
+///
+/// Each verb sends one request, or those of one list, and repeats nothing: [`crate::until_answered`]
+/// repeats a request until its answer has come or the time is up.
+pub trait Store {
+    /// Name of the engine in messages, such as `etcd`.
+    fn name(&self) -> &'static str;
+
+    /// Name of a pool by which a person finds it in the engine.
+    fn path_of_pool(&self, name: &str) -> String;
+
+    /// Name of an address by which a person finds it in the engine.
+    fn path_of_address(&self, key: &AddressKey) -> String;
+
+    /// Time limit of the requests.
+    fn time(&self) -> &TimeLimit<'_>;
+
+    /// Reads a pool's definition; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// See [`crate::Kind`], as for all verbs.
+    fn pool(&mut self, name: &str) -> Result<Option<Object>, StoreError>;
+
+    /// Claims an address: creates it if its name is free.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Kind::Lost`] if it may have been created.
+    fn claim(&mut self, key: &AddressKey, holder: &Holder) -> Result<Claim, StoreError>;
+
+    /// Reads some addresses, each as it is now. A free one is missing in the answer.
+    ///
+    /// # Errors
+    ///
+    /// See [`crate::Kind`].
+    fn read(&mut self, keys: &[AddressKey]) -> Result<Vec<Held>, StoreError>;
+
+    /// Releases an address if it is still this creation of its name.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Kind::Lost`] if it may have been released.
+    fn release(&mut self, held: &Held) -> Result<Release, StoreError>;
+
+    /// Lists the names of a node's addresses. A store may list more of them than are selected, and
+    /// others, so the caller reads each.
+    ///
+    /// # Errors
+    ///
+    /// See [`crate::Kind`].
+    fn list(&mut self, selection: &Selection<'_>) -> Result<Vec<AddressKey>, StoreError>;
+
+    /// Lists the addresses in these ranges that are taken, in any order, whatever pool gave them.
+    ///
+    /// # Errors
+    ///
+    /// See [`crate::Kind`].
+    fn taken(&mut self, pool: &PoolAddresses<'_>) -> Result<Vec<IpAddr>, StoreError>;
+}
+
+/// Lists of everything in a store, for tools.
+pub trait Inventory: Store {
+    /// All pools, by name, with their definitions.
+    ///
+    /// # Errors
+    ///
+    /// See [`crate::Kind`].
+    fn pools(&mut self) -> Result<Vec<(String, Object)>, StoreError>;
+
+    /// All addresses.
+    ///
+    /// # Errors
+    ///
+    /// See [`crate::Kind`].
+    fn addresses(&mut self) -> Result<Vec<Held>, StoreError>;
+}
+
+/// Answer to [`Store::claim`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// The address was created.
+    Created {
+        /// As [`Held::id`].
+        id: String,
+    },
+    /// The name is taken. [`Store::read`] tells by whom.
+    Taken,
+}
+
+/// Answer to [`Store::release`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// The address was deleted.
+    Released,
+    /// This creation of the name doesn't exist any more.
+    Gone,
+}
+
+/// The addresses that a list is for.
+#[derive(Clone, Copy, Debug)]
+pub enum Selection<'a> {
+    /// All of a node.
+    Node(&'a str),
+    /// Those of an attachment.
+    Attachment {
+        /// The node.
+        node: &'a str,
+        /// The network.
+        network: &'a str,
+        /// The attachment.
+        attachment: &'a Attachment,
+    },
+    /// Those of a network that belong to no valid attachment.
+    Stale {
+        /// The node.
+        node: &'a str,
+        /// The network.
+        network: &'a str,
+        /// The valid attachments.
+        valid: &'a HashSet<Attachment>,
+    },
+}
+
+impl<'a> Selection<'a> {
+    /// The node.
+    pub fn node(&self) -> &'a str {
+        match self {
+            Self::Node(node) | Self::Attachment { node, .. } | Self::Stale { node, .. } => node,
+        }
+    }
+}
+
+/// The addresses of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolAddresses<'a> {
+    /// Its address space.
+    pub space: Option<&'a NetworkName>,
+    /// Its ranges.
+    pub ranges: &'a RangeSet,
+}

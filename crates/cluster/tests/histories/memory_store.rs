@@ -1,0 +1,252 @@
+//! A store in memory, with faults: lost requests, lost answers, late changes, an older state.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use cluster::{
+    AddressKey, Claim, Held, Holder, Kind, PoolAddresses, Release, Selection, Store, StoreError,
+    TimeLimit,
+};
+use cni::{Cancellation, Object};
+use fastrand::Rng;
+
+/// Faults, each in percent of the requests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults {
+    /// The request doesn't arrive.
+    pub(crate) lost_requests: u8,
+    /// The change is made, and its answer doesn't arrive.
+    pub(crate) lost_answers: u8,
+    /// The change is made only before the next one, and its answer doesn't arrive.
+    pub(crate) late: u8,
+}
+
+/// A change that was sent.
+#[derive(Clone, Debug)]
+enum Change {
+    Claim(AddressKey, Holder, String),
+    Release(Held),
+}
+
+/// Pools, addresses, and changes that are still on their way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    pools: BTreeMap<String, Object>,
+    addresses: BTreeMap<AddressKey, Held>,
+    late: Vec<Change>,
+    creations: u64,
+}
+
+/// The cluster that all stores share.
+#[derive(Default)]
+pub(crate) struct Cluster(Mutex<State>);
+
+impl Cluster {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    /// Defines a pool.
+    pub(crate) fn define(&self, name: &str, definition: &str) {
+        let definition = serde_json::from_str(definition).unwrap();
+        self.lock().pools.insert(name.to_owned(), definition);
+    }
+
+    /// All addresses.
+    pub(crate) fn addresses(&self) -> Vec<Held> {
+        self.lock().addresses.values().cloned().collect()
+    }
+
+    /// Deletes an address, as no rule does.
+    pub(crate) fn lose(&self, key: &AddressKey) {
+        self.lock().addresses.remove(key);
+    }
+
+    /// Makes the late changes.
+    pub(crate) fn settle(&self) {
+        self.lock().settle();
+    }
+
+    /// A store on a node that shares these addresses.
+    pub(crate) fn store(&self, faults: Faults, seed: u64) -> MemoryStore<'_> {
+        MemoryStore {
+            cluster: self,
+            faults,
+            random: Rng::with_seed(seed),
+            time: TimeLimit::new(Duration::from_secs(60), None),
+        }
+    }
+
+    /// The state now.
+    pub(crate) fn snapshot(&self) -> State {
+        self.lock().clone()
+    }
+
+    /// Restores an older state. Creations after it get new identities, as in every engine.
+    pub(crate) fn restore(&self, older: State) {
+        let mut state = self.lock();
+        let creations = state.creations;
+        *state = older;
+        state.creations = creations;
+    }
+
+    /// Puts an address there, as no rule does.
+    pub(crate) fn put(&self, held: Held) {
+        self.lock().addresses.insert(held.key.clone(), held);
+    }
+}
+
+impl State {
+    fn settle(&mut self) {
+        for change in std::mem::take(&mut self.late) {
+            self.apply(&change);
+        }
+    }
+
+    /// True if the change was made.
+    fn apply(&mut self, change: &Change) -> bool {
+        match change {
+            Change::Claim(key, holder, id) => {
+                let is_free = !self.addresses.contains_key(key);
+                if is_free {
+                    let held = Held {
+                        key: key.clone(),
+                        holder: Some(holder.clone()),
+                        id: id.clone(),
+                    };
+                    self.addresses.insert(key.clone(), held);
+                }
+                is_free
+            }
+            Change::Release(held) => {
+                let now = self.addresses.get(&held.key);
+                let is_there = now.is_some_and(|now| now.id == held.id);
+                if is_there {
+                    self.addresses.remove(&held.key);
+                }
+                is_there
+            }
+        }
+    }
+}
+
+/// The store of one call.
+pub(crate) struct MemoryStore<'a> {
+    cluster: &'a Cluster,
+    faults: Faults,
+    random: Rng,
+    time: TimeLimit<'a>,
+}
+
+impl<'a> MemoryStore<'a> {
+    /// The same store with this time limit of a call.
+    pub(crate) fn within(self, timeout: Duration) -> Self {
+        Self {
+            time: TimeLimit::new(timeout, None),
+            ..self
+        }
+    }
+
+    /// The same store for a call that may be cancelled.
+    pub(crate) fn cancelled_by(self, cancellation: &'a dyn Cancellation) -> Self {
+        Self {
+            time: TimeLimit::new(Duration::from_secs(60), Some(cancellation)),
+            ..self
+        }
+    }
+
+    fn happens(&mut self, percent: u8) -> bool {
+        self.random.u8(..100) < percent
+    }
+
+    /// The state, unless the request is lost.
+    fn reach(&mut self) -> Result<MutexGuard<'a, State>, StoreError> {
+        match self.happens(self.faults.lost_requests) {
+            true => Err(StoreError::new(Kind::Unreachable, "the request is lost")),
+            false => Ok(self.cluster.lock()),
+        }
+    }
+
+    /// Makes a change, now or late.
+    fn change(&mut self, change: Change) -> Result<bool, StoreError> {
+        let lost = || Err(StoreError::new(Kind::Lost, "the answer is lost"));
+        let mut state = self.reach()?;
+        state.settle();
+        if self.happens(self.faults.late) {
+            state.late.push(change);
+            return lost();
+        }
+        let is_made = state.apply(&change);
+        match self.happens(self.faults.lost_answers) {
+            true => lost(),
+            false => Ok(is_made),
+        }
+    }
+}
+
+impl Store for MemoryStore<'_> {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn path_of_pool(&self, name: &str) -> String {
+        format!("memory:pools/{name}")
+    }
+
+    fn path_of_address(&self, key: &AddressKey) -> String {
+        format!("memory:addresses/{key}")
+    }
+
+    fn time(&self) -> &TimeLimit<'_> {
+        &self.time
+    }
+
+    fn pool(&mut self, name: &str) -> Result<Option<Object>, StoreError> {
+        Ok(self.reach()?.pools.get(name).cloned())
+    }
+
+    fn claim(&mut self, key: &AddressKey, holder: &Holder) -> Result<Claim, StoreError> {
+        let id = {
+            let mut state = self.cluster.lock();
+            state.creations += 1;
+            state.creations.to_string()
+        };
+        let claim = Change::Claim(key.clone(), holder.clone(), id.clone());
+        Ok(match self.change(claim)? {
+            true => Claim::Created { id },
+            false => Claim::Taken,
+        })
+    }
+
+    fn read(&mut self, keys: &[AddressKey]) -> Result<Vec<Held>, StoreError> {
+        let state = self.reach()?;
+        let held = keys.iter().filter_map(|key| state.addresses.get(key));
+        Ok(held.cloned().collect())
+    }
+
+    fn release(&mut self, held: &Held) -> Result<Release, StoreError> {
+        Ok(match self.change(Change::Release(held.clone()))? {
+            true => Release::Released,
+            false => Release::Gone,
+        })
+    }
+
+    fn list(&mut self, selection: &Selection<'_>) -> Result<Vec<AddressKey>, StoreError> {
+        let state = self.reach()?;
+        let of_node = state.addresses.values().filter(|held| {
+            let holder = held.holder.as_ref();
+            holder.is_some_and(|holder| holder.node == selection.node())
+        });
+        Ok(of_node.map(|held| held.key.clone()).collect())
+    }
+
+    fn taken(&mut self, pool: &PoolAddresses<'_>) -> Result<Vec<IpAddr>, StoreError> {
+        let state = self.reach()?;
+        let keys = state.addresses.keys();
+        let of_pool =
+            keys.filter(|key| key.space.as_ref() == pool.space && pool.ranges.contains(key.ip));
+        Ok(of_pool.map(|key| key.ip).collect())
+    }
+}

@@ -1,0 +1,113 @@
+//! Published ports, as Docker passes them on in an endpoint's options.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::go_json::without_nulls;
+use crate::records::PortMapping;
+
+/// The option of the published ports (`netlabel.PortMap`).
+const OPTION: &str = "com.docker.network.portmap";
+
+/// A published port (`types.PortBinding` of libnetwork).
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct PortBinding {
+    /// Number of the protocol.
+    proto: u8,
+    port: u16,
+    #[serde(rename = "HostIP", default)]
+    host_ip: String,
+    #[serde(default)]
+    host_port: u16,
+    #[serde(default)]
+    host_port_end: u16,
+}
+
+/// The published ports in the options of an endpoint.
+///
+/// # Errors
+///
+/// A port of the host is missing, or is one of several.
+pub(crate) fn published(options: &BTreeMap<String, Value>) -> Result<Vec<PortMapping>> {
+    let Some(value) = options.get(OPTION) else {
+        return Ok(Vec::new());
+    };
+    let bindings = without_nulls(value.clone());
+    if bindings.is_null() {
+        return Ok(Vec::new());
+    }
+    let bindings: Vec<PortBinding> = serde_json::from_value(bindings).context(OPTION)?;
+    bindings.into_iter().map(mapping).collect()
+}
+
+fn mapping(binding: PortBinding) -> Result<PortMapping> {
+    let PortBinding {
+        proto,
+        port,
+        host_ip,
+        host_port,
+        host_port_end,
+    } = binding;
+    let protocol = match proto {
+        6 => "tcp",
+        17 => "udp",
+        132 => "sctp",
+        other => anyhow::bail!("port {port} of the protocol {other} can't be published"),
+    };
+    ensure!(
+        host_port > 0,
+        "port {port}/{protocol} is published without a port of the host (-P, -p {port}): \
+         give one, -p HOST:{port}"
+    );
+    ensure!(
+        host_port_end == 0 || host_port_end == host_port,
+        "port {port}/{protocol} is published on one of the ports {host_port}-{host_port_end}: \
+         give one"
+    );
+    Ok(PortMapping {
+        host_port,
+        container_port: port,
+        protocol: protocol.to_owned(),
+        host_ip,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(bindings: Value) -> Result<Vec<PortMapping>, String> {
+        let options = [(OPTION.to_owned(), bindings)].into();
+        published(&options).map_err(|why| why.to_string())
+    }
+
+    #[test]
+    fn a_published_port_is_a_port_mapping() {
+        let read = read(json!([
+            {"Proto": 6, "IP": "", "Port": 80, "HostIP": "", "HostPort": 8080, "HostPortEnd": 8080},
+            {"Proto": 17, "IP": null, "Port": 53, "HostIP": "127.0.0.1", "HostPort": 53, "HostPortEnd": 0}]));
+        let written = serde_json::to_value(read.unwrap()).unwrap();
+        let expected = json!([
+            {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"},
+            {"hostPort": 53, "containerPort": 53, "protocol": "udp", "hostIP": "127.0.0.1"}]);
+        assert_eq!(written, expected);
+    }
+
+    #[test]
+    fn a_port_without_one_port_of_the_host_is_refused_by_name() {
+        let port = |host: u16, end: u16| json!([{"Proto": 6, "Port": 80, "HostPort": host, "HostPortEnd": end}]);
+        assert!(
+            read(port(0, 0))
+                .unwrap_err()
+                .starts_with("port 80/tcp is published without")
+        );
+        assert!(read(port(8000, 8010)).unwrap_err().contains("8000-8010"));
+        assert_eq!(read(Value::Null), Ok(Vec::new()));
+    }
+}

@@ -1,0 +1,180 @@
+//! The store of a cluster on etcd.
+
+use std::net::IpAddr;
+
+use cluster::{
+    AddressKey, Claim, Held, Holder, Inventory, Kind, PoolAddresses, Release, Selection, Store,
+    StoreError, TimeLimit,
+};
+use cni::{Cancellation, Object};
+
+use crate::messages::KeyValue;
+use crate::{Client, Compare, Keys, Op, Range, Settings, Txn};
+
+/// A cluster's pools and addresses in etcd.
+pub struct EtcdStore<'a> {
+    keys: Keys,
+    client: Client,
+    time: TimeLimit<'a>,
+}
+
+impl<'a> EtcdStore<'a> {
+    /// A store for one call. It connects with the first request.
+    pub fn new(settings: Settings, cancellation: Option<&'a dyn Cancellation>) -> Self {
+        Self {
+            keys: Keys::new(&settings.prefix),
+            time: TimeLimit::new(settings.timeout, cancellation),
+            client: Client::new(settings),
+        }
+    }
+
+    /// Defines a pool, or replaces its definition. Addresses that are reserved stay so.
+    ///
+    /// # Errors
+    ///
+    /// See [`Kind`]. May be repeated.
+    pub fn define(&mut self, name: &str, definition: &Object) -> Result<(), StoreError> {
+        let value = serde_json::to_vec(definition).expect("an object is JSON");
+        let txn = Txn {
+            then: vec![Op::put(self.keys.pool(name), value)],
+            ..Txn::default()
+        };
+        self.client.txn(&txn, &self.time).map(drop)
+    }
+
+    /// The definition in a key, which must be a JSON object.
+    fn definition(&self, stored: &KeyValue) -> Result<Object, StoreError> {
+        serde_json::from_slice(&stored.value).map_err(|error| {
+            let key = String::from_utf8_lossy(&stored.key);
+            StoreError::new(
+                Kind::Settings,
+                format!("etcd:{key}: it is no JSON object: {error}"),
+            )
+        })
+    }
+}
+
+/// An address as it is stored.
+fn held(key: AddressKey, value: &[u8]) -> Held {
+    Held {
+        key,
+        holder: serde_json::from_slice(value).ok(),
+        id: String::from_utf8_lossy(value).into_owned(),
+    }
+}
+
+impl Store for EtcdStore<'_> {
+    fn name(&self) -> &'static str {
+        "etcd"
+    }
+
+    fn path_of_pool(&self, name: &str) -> String {
+        format!("etcd:{}", self.keys.pool(name))
+    }
+
+    fn path_of_address(&self, key: &AddressKey) -> String {
+        format!("etcd:{}", self.keys.address(key))
+    }
+
+    fn time(&self) -> &TimeLimit<'_> {
+        &self.time
+    }
+
+    fn pool(&mut self, name: &str) -> Result<Option<Object>, StoreError> {
+        let range = Range::key(self.keys.pool(name));
+        let answer = self.client.range(&range, &self.time)?;
+        let stored = answer.kvs.first();
+        stored.map(|stored| self.definition(stored)).transpose()
+    }
+
+    fn claim(&mut self, key: &AddressKey, holder: &Holder) -> Result<Claim, StoreError> {
+        let address = self.keys.address(key);
+        let id = serde_json::to_string(holder).expect("a holder is JSON");
+        let txn = Txn {
+            when: vec![Compare::is_missing(&*address)],
+            then: vec![
+                Op::put(&*address, &*id),
+                Op::put(self.keys.of_node(&holder.node, key), ""),
+            ],
+        };
+        Ok(match self.client.txn(&txn, &self.time)? {
+            true => Claim::Created { id },
+            false => Claim::Taken,
+        })
+    }
+
+    /// Reads them at one moment.
+    fn read(&mut self, keys: &[AddressKey]) -> Result<Vec<Held>, StoreError> {
+        let reads = keys.iter().map(|key| Range::key(self.keys.address(key)));
+        let answers = self.client.ranges(reads, &self.time)?;
+        let both = keys.iter().zip(&answers);
+        let held = both.filter_map(|(key, answer)| {
+            let stored = answer.kvs.first()?;
+            Some(held(key.clone(), &stored.value))
+        });
+        Ok(held.collect())
+    }
+
+    fn release(&mut self, held: &Held) -> Result<Release, StoreError> {
+        let address = self.keys.address(&held.key);
+        let of_node = held
+            .holder
+            .as_ref()
+            .map(|holder| self.keys.of_node(&holder.node, &held.key));
+        let keys = [Some(address.clone()), of_node];
+        let txn = Txn {
+            when: vec![Compare::has_value(address, &*held.id)],
+            then: keys.into_iter().flatten().map(Op::delete).collect(),
+        };
+        Ok(match self.client.txn(&txn, &self.time)? {
+            true => Release::Released,
+            false => Release::Gone,
+        })
+    }
+
+    /// Lists all of the node's.
+    fn list(&mut self, selection: &Selection<'_>) -> Result<Vec<AddressKey>, StoreError> {
+        let prefix = self.keys.node(selection.node());
+        let names = Range::prefix(&*prefix).without_values();
+        let names = self.client.all(&names, &self.time)?;
+        let keys = names
+            .iter()
+            .filter_map(|name| Keys::parse(&name.key, &prefix));
+        Ok(keys.collect())
+    }
+
+    fn taken(&mut self, pool: &PoolAddresses<'_>) -> Result<Vec<IpAddr>, StoreError> {
+        let prefix = self.keys.addresses();
+        let mut taken = Vec::new();
+        for range in self.keys.taken(pool) {
+            let names = self.client.all(&range, &self.time)?;
+            let keys = names
+                .iter()
+                .filter_map(|name| Keys::parse(&name.key, &prefix));
+            // The name of a space may lie between two addresses.
+            let own = keys.filter(|key| key.space.as_ref() == pool.space);
+            taken.extend(own.map(|key| key.ip));
+        }
+        Ok(taken)
+    }
+}
+
+impl Inventory for EtcdStore<'_> {
+    fn pools(&mut self) -> Result<Vec<(String, Object)>, StoreError> {
+        let prefix = self.keys.pools();
+        let stored = self.client.all(&Range::prefix(&*prefix), &self.time)?;
+        let pool = |stored: &KeyValue| {
+            let name = String::from_utf8_lossy(&stored.key[prefix.len()..]).into_owned();
+            Ok((name, self.definition(stored)?))
+        };
+        stored.iter().map(pool).collect()
+    }
+
+    fn addresses(&mut self) -> Result<Vec<Held>, StoreError> {
+        let prefix = self.keys.addresses();
+        let stored = self.client.all(&Range::prefix(&*prefix), &self.time)?;
+        let address =
+            |stored: &KeyValue| Some(held(Keys::parse(&stored.key, &prefix)?, &stored.value));
+        Ok(stored.iter().filter_map(address).collect())
+    }
+}

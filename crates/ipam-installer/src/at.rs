@@ -1,0 +1,19 @@
+//! Errors that name their path.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+pub(crate) trait At<T> {
+    /// The value, or the error behind this path.
+    fn at(self, path: &Path) -> Result<T>;
+}
+
+impl<T, E> At<T> for Result<T, E>
+where
+    Self: Context<T, E>,
+{
+    fn at(self, path: &Path) -> Result<T> {
+        self.with_context(|| path.display().to_string())
+    }
+}

@@ -1,0 +1,132 @@
+//! Asks `ipamctl`: are new catalogues and conflists valid, which conflist does the runtime take, and
+//! is anything reserved?
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use conflist::Found;
+
+use crate::at::At;
+use crate::config::Files;
+use crate::node::Node;
+use crate::staged::{create_all, remove};
+use crate::tool;
+use crate::wanted::Wanted;
+
+/// Most lines of `ipamctl ls` in a message.
+const MOST_LINES: usize = 20;
+
+impl Node {
+    /// Checks conflists, and the staged ones of these catalogues.
+    ///
+    /// # Errors
+    ///
+    /// The errors that were found; an I/O error.
+    pub(crate) fn check_new(&self, conflists: &Files, different: &[&Wanted]) -> Result<()> {
+        let folder = self.arguments.status_file.with_file_name("new-conflists");
+        remove(&folder).at(&folder)?;
+        create_all(&folder).at(&folder)?;
+        for (name, text) in conflists {
+            fs::write(folder.join(name), text).at(&folder)?;
+        }
+        let mut words = Vec::new();
+        for wanted in different.iter().filter(|wanted| wanted.is_catalogue()) {
+            let (path, staged) = (wanted.paths[0].display(), wanted.staged());
+            words.push(format!("--pools-dir={path}={}", staged.display()));
+        }
+        self.check(&folder, &words)
+    }
+
+    /// Checks that a runtime takes this installed conflist, and could use it.
+    ///
+    /// # Errors
+    ///
+    /// The errors that were found.
+    pub(crate) fn check_taken(&self, name: &str) -> Result<()> {
+        let folder = &self.arguments.conflists;
+        let file = folder.join(name).to_string_lossy().into_owned();
+        self.check(folder, &["--default".to_owned(), file])
+    }
+
+    /// Checks the conflists of a folder. No plugin is executed: the image may lack the C library of
+    /// one.
+    fn check(&self, folder: &PathBuf, words: &[String]) -> Result<()> {
+        let mut check = self.ipamctl(&[folder]);
+        answer(check.args(["check", "--no-exec", "--errors"]).args(words)).map(|_| ())
+    }
+
+    /// Refuses while there are reservations or records, without `--even-in-use`: without the
+    /// plugins, nobody could release them. `conf_dirs` are the folders with the node's conflists.
+    ///
+    /// # Errors
+    ///
+    /// There are some, which the error names; or they can't be read.
+    pub(crate) fn refuse_if_in_use(&self, conf_dirs: &[&PathBuf]) -> Result<()> {
+        if self.arguments.even_in_use {
+            return Ok(());
+        }
+        let mut all = folders(conf_dirs, "dataDir");
+        all.extend(folders(conf_dirs, "stateDir"));
+        all.extend([&self.arguments.data_dir, &self.arguments.state_dir].map(PathBuf::clone));
+        for folder in &all {
+            let is_seen = self.is_of_node(folder).at(folder)?;
+            let unseen = "is not mounted here, and may be in use: mount it, or say --even-in-use";
+            ensure!(is_seen, "{} {unseen}", folder.display());
+        }
+        let answer = answer(self.ipamctl(conf_dirs).arg("ls"))?;
+        let held: Vec<&str> = answer.lines().take(MOST_LINES).collect();
+        let why = "nothing is removed: drain the node, since without the plugins nobody could \
+                   release this, or say --even-in-use";
+        ensure!(held.is_empty(), "{why}\n{}", held.join("\n"));
+        Ok(())
+    }
+
+    /// A call of `ipamctl` without its words. `conf_dirs` are folders with conflists.
+    pub(crate) fn ipamctl(&self, conf_dirs: &[&PathBuf]) -> Command {
+        let arguments = &self.arguments;
+        // Plugins that the node lacks are installed together with the conflists.
+        let plugins = [&arguments.plugins].into_iter().chain(&self.image.plugins);
+        let plugins: Vec<_> = plugins.map(|folder| folder.to_string_lossy()).collect();
+        let state = [
+            ("--data-dir", &arguments.data_dir),
+            ("--state-dir", &arguments.state_dir),
+        ];
+        let conflists = conf_dirs.iter().map(|folder| ("--conf-dir", *folder));
+        let mut ipamctl = Command::new(&self.image.tool);
+        ipamctl.args(["--cni-path", &plugins.join(":")]);
+        for (option, folder) in conflists.chain(state) {
+            ipamctl.arg(option).arg(folder);
+        }
+        ipamctl
+    }
+
+    /// False for a folder on the file system of the image, where nothing is the node's.
+    fn is_of_node(&self, folder: &Path) -> io::Result<bool> {
+        let root = Path::new("/");
+        let existing = folder.ancestors().find(|path| path.exists());
+        let device = |path: &Path| path.metadata().map(|found| found.dev());
+        Ok(self.arguments.from != root || device(existing.unwrap_or(root))? != device(root)?)
+    }
+}
+
+/// What `ipamctl` prints.
+fn answer(ipamctl: &mut Command) -> Result<String> {
+    let output = tool::run(ipamctl)?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let why = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "ipamctl: {why}{said}");
+    Ok(said)
+}
+
+/// The folders that the conflists in these folders name by a key of `ipam`.
+pub(crate) fn folders(conf_dirs: &[&PathBuf], key: &str) -> BTreeSet<PathBuf> {
+    let lists = Found::in_folders(conf_dirs).conflists;
+    let plugins = lists.iter().flat_map(|list| &list.plugins);
+    let folders = plugins.filter_map(|plugin| plugin.ipam()?.read("ipam", key).ok()?);
+    folders.collect()
+}

@@ -1,0 +1,232 @@
+//! The catalogues and conflists that the node should have, by its mounted ConfigMaps.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use conflist::EXTENSIONS;
+use ipnet::IpNet;
+use state_files::names_in;
+
+use crate::arguments::Arguments;
+use crate::at::At;
+use crate::mark::marked;
+use crate::wanted::{Content, Wanted, installed};
+
+/// The texts of files, by name.
+pub(crate) type Files = BTreeMap<String, String>;
+
+/// Reads the node's subnets.
+pub(crate) type Subnets<'a> = &'a mut dyn FnMut() -> Result<Vec<IpNet>>;
+
+/// Catalogues and conflists. Of an empty or missing ConfigMap nothing is wanted, and nothing removed.
+#[derive(Debug, Default)]
+pub(crate) struct Config {
+    /// The catalogues, and behind them the conflists.
+    pub(crate) wanted: Vec<Wanted>,
+    /// The conflists by name.
+    pub(crate) conflists: Files,
+    /// Installed conflists that are not wanted any more.
+    pub(crate) removed: Vec<PathBuf>,
+}
+
+impl Config {
+    /// Reads the ConfigMaps. `subnets` is called only if a file needs them.
+    ///
+    /// # Errors
+    ///
+    /// A file is invalid; an I/O error.
+    pub(crate) fn read(arguments: &Arguments, subnets: Subnets<'_>) -> Result<Self> {
+        let mut read = |from: &Path, extensions: &[&str]| {
+            let files = files_for(from, arguments.node.as_deref(), extensions);
+            let completed = files.and_then(|files| complete(files, subnets));
+            completed.with_context(|| format!("{}: nothing of it is installed", from.display()))
+        };
+        let mut config = Self::default();
+        for (from, pools) in arguments.catalogues()? {
+            let files = read(from, &["json"])?;
+            if !files.is_empty() {
+                config
+                    .wanted
+                    .push(Wanted::new(pools, Content::Catalogue(files)));
+            }
+        }
+        let Some(from) = &arguments.conflists_from else {
+            return Ok(config);
+        };
+        let folder = &arguments.conflists;
+        config.conflists = read(from, &EXTENSIONS)?;
+        if !config.conflists.is_empty() {
+            config.removed = installed(folder)?;
+        }
+        for (name, text) in &config.conflists {
+            let path = folder.join(name);
+            config.removed.retain(|removed| *removed != path);
+            config
+                .wanted
+                .push(Wanted::new(&path, Content::Conflist(text.clone())));
+        }
+        Ok(config)
+    }
+}
+
+/// The node's files with one of these extensions in a folder: `NAME.on.NODE.EXT` for this node, or
+/// else `NAME.EXT`, which is for all nodes. Empty if the folder is empty. All files are of one
+/// version of the ConfigMap.
+///
+/// # Errors
+///
+/// The folder can't be read, is replaced meanwhile, contains a file with another kind of name, or
+/// only files of other nodes.
+fn files_for(folder: &Path, node: Option<&str>, extensions: &[&str]) -> Result<Files> {
+    // The kubelet replaces all files by replacing one link.
+    let link = || fs::read_link(folder.join("..data")).unwrap_or_default();
+    let data = folder.join(link());
+    let mut all = Files::new();
+    for name in names_in(&data)?
+        .into_iter()
+        .filter(|name| !name.starts_with('.'))
+    {
+        let path = data.join(&name);
+        if path.metadata()?.is_file() {
+            all.insert(name, fs::read_to_string(&path).at(&path)?);
+        }
+    }
+    // The kubelet replaces all files by replacing one link.
+    ensure!(
+        folder.join(link()) == data,
+        "its files change while they are read"
+    );
+    for_node(all, node, extensions)
+}
+
+fn for_node(all: Files, node: Option<&str>, extensions: &[&str]) -> Result<Files> {
+    let (mut general, mut own, is_missing) = (Files::new(), Files::new(), all.is_empty());
+    for (name, text) in all {
+        let parts = name.rsplit_once('.');
+        let Some((stem, extension)) = parts.filter(|(_, end)| extensions.contains(end)) else {
+            bail!("{name}: only *.{} are read", extensions.join(", *."));
+        };
+        let Some((stem, to)) = stem.split_once(".on.") else {
+            general.insert(name, text);
+            continue;
+        };
+        ensure!(
+            node.is_some(),
+            "{name}: --node doesn't say which node this is"
+        );
+        if node == Some(to) {
+            own.insert(format!("{stem}.{extension}"), text);
+        }
+    }
+    general.extend(own);
+    // An optional ConfigMap that doesn't exist is empty.
+    ensure!(
+        is_missing || !general.is_empty(),
+        "it has no file for this node"
+    );
+    Ok(general)
+}
+
+/// The files with the node's subnets in the place of placeholders, and with the installer's mark.
+fn complete(files: Files, subnets: Subnets<'_>) -> Result<Files> {
+    let complete = |(name, text): (String, String)| {
+        let completed = replace(&text, subnets).and_then(|text| marked(&text));
+        Ok((name.clone(), completed.context(name)?))
+    };
+    files.into_iter().map(complete).collect()
+}
+
+/// Replaces `${podCIDR}` and `${podCIDR6}` by the node's first subnet of the IP version.
+fn replace(text: &str, subnets: Subnets<'_>) -> Result<String> {
+    let mut replaced = text.to_owned();
+    for (placeholder, version) in [("${podCIDR}", "IPv4"), ("${podCIDR6}", "IPv6")] {
+        if !text.contains(placeholder) {
+            continue;
+        }
+        let all = subnets().with_context(|| format!("{placeholder} isn't known"))?;
+        let is_of_version = |subnet: &&IpNet| subnet.addr().is_ipv4() == (version == "IPv4");
+        let missing = || format!("{placeholder}: the node has no {version} subnet, only {all:?}");
+        let subnet = all.iter().find(is_of_version).with_context(missing)?;
+        replaced = replaced.replace(placeholder, &subnet.to_string());
+    }
+    Ok(replaced)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn names(files: &[&str], node: Option<&str>) -> Result<String, String> {
+        let all = files
+            .iter()
+            .map(|name| ((*name).to_owned(), (*name).to_owned()));
+        let chosen = for_node(all.collect(), node, &["json"]).map_err(|error| error.to_string())?;
+        let pairs = chosen.iter().map(|(name, from)| format!("{name}={from}"));
+        Ok(pairs.collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn a_nodes_own_file_takes_the_place_of_the_general_one() {
+        let files = [
+            "a.json",
+            "a.on.n1.json",
+            "b.on.n2.example.com.json",
+            "c.json",
+        ];
+        let chosen = |node| names(&files, Some(node)).unwrap();
+        assert_eq!(chosen("n1"), "a.json=a.on.n1.json c.json=c.json");
+        assert_eq!(
+            chosen("n2.example.com"),
+            "a.json=a.json b.json=b.on.n2.example.com.json c.json=c.json"
+        );
+        assert!(names(&files, None).unwrap_err().contains("--node"));
+        assert!(names(&["x.yaml"], None).unwrap_err().contains("x.yaml"));
+        assert!(names(&["a.on.n1.json"], Some("n2")).is_err());
+    }
+
+    #[test]
+    fn a_configmap_as_the_kubelet_mounts_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        fs::create_dir(path.join("..2026_1")).unwrap();
+        fs::write(path.join("..2026_1/a.json"), "{}").unwrap();
+        symlink("..2026_1", path.join("..data")).unwrap();
+        symlink("..data/a.json", path.join("a.json")).unwrap();
+        let files = files_for(path, None, &["json"]).unwrap();
+        assert_eq!(files, Files::from([("a.json".to_owned(), "{}".to_owned())]));
+    }
+
+    fn replaced(text: &str, subnets: &[&str]) -> Result<String, String> {
+        let subnets: Vec<IpNet> = subnets.iter().map(|text| text.parse().unwrap()).collect();
+        replace(text, &mut || Ok(subnets.clone())).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn each_placeholder_becomes_the_first_subnet_of_its_version() {
+        let subnets = ["10.244.3.0/24", "fd00:3::/64", "10.9.0.0/16", "fd00:9::/64"];
+        assert_eq!(
+            replaced("${podCIDR} \"${podCIDR6}\",${podCIDR}", &subnets).unwrap(),
+            "10.244.3.0/24 \"fd00:3::/64\",10.244.3.0/24"
+        );
+    }
+
+    #[test]
+    fn nothing_else_is_replaced_and_no_subnet_is_read_for_it() {
+        let others = "${K8S_POD_NAME} ${podCIDR4} $podCIDR ${ podCIDR } ${podcidr} {podCIDR}";
+        assert_eq!(replace(others, &mut || bail!("read")).unwrap(), others);
+    }
+
+    #[test]
+    fn a_node_without_a_subnet_of_the_version_is_an_error() {
+        assert_eq!(
+            replaced("${podCIDR}", &["fd00:3::/64"]).unwrap_err(),
+            "${podCIDR}: the node has no IPv4 subnet, only [fd00:3::/64]"
+        );
+        assert!(replaced("${podCIDR6}", &["10.244.3.0/24"]).is_err());
+        let failed = replace("${podCIDR}", &mut || bail!("no answer")).unwrap_err();
+        assert_eq!(format!("{failed:#}"), "${podCIDR} isn't known: no answer");
+    }
+}

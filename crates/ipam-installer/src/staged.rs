@@ -1,0 +1,170 @@
+//! Writes a wanted file beside its place, and then renames it into place.
+//!
+//! Readers get the old file or the new one, and running calls keep the old one. containerd reads
+//! its folder again when a file in it is written, removed, or renamed within or out of it. It
+//! ignores a file that is created in it or moved into it (`cni_conf_syncer.go`, 1.6 to 2.3).
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+use state_files::names_in;
+
+use crate::at::At;
+use crate::wanted::{Content, Known, Wanted};
+
+/// End of the names of new files, which begin with a dot. Runtimes ignore such names.
+const NEW: &str = ".ipam-installer";
+
+impl Wanted {
+    /// The path of the new file or folder, until it is put into its place.
+    pub(crate) fn staged(&self) -> PathBuf {
+        beside(&self.paths[0])
+    }
+
+    /// Writes the file under other names.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error.
+    pub(crate) fn stage(&self) -> Result<()> {
+        let (folder, new) = (self.folder(), self.staged());
+        let stage = || -> Result<()> {
+            create_all(folder)?;
+            self.unstage()?;
+            if let Content::Catalogue(files) = &self.content {
+                create_all(&new)?;
+                for (name, text) in files {
+                    write_new(&new.join(name), text.as_bytes(), 0o644)?;
+                }
+                return Ok(File::open(&new)?.sync_all()?);
+            }
+            write_new(&new, &self.content.bytes()?, self.content.mode())?;
+            let mut others = self.paths.iter().skip(1);
+            Ok(others.try_for_each(|path| fs::hard_link(&new, beside(path)))?)
+        };
+        let failed = || format!("{}: nothing is installed or changed", folder.display());
+        stage().with_context(failed)
+    }
+
+    /// Puts what is staged into its place, in one step for each path.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error.
+    pub(crate) fn put(&self, known: &mut Known) -> Result<()> {
+        let (folder, mut names) = (self.folder(), Vec::new());
+        for path in &self.paths {
+            let new = beside(path);
+            if self.is_catalogue() && path.exists() {
+                renameat_with(CWD, &new, CWD, path, RenameFlags::EXCHANGE).at(path)?;
+            } else {
+                fs::rename(&new, path).at(path)?;
+            }
+            names.push(path.file_name().unwrap_or_default().to_string_lossy());
+        }
+        // Executables are known once they have been read: a write in this very millisecond would not
+        // change the state.
+        if self.is_conflist() {
+            known.insert(self.paths[0].clone(), self.states()?);
+        }
+        self.unstage().at(folder)?;
+        File::open(folder)
+            .and_then(|folder| folder.sync_all())
+            .at(folder)?;
+        eprintln!("installed in {}: {}", folder.display(), names.join(", "));
+        Ok(())
+    }
+
+    /// Removes what is staged: new files, or the catalogue that was replaced.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error.
+    pub(crate) fn unstage(&self) -> io::Result<()> {
+        self.paths.iter().try_for_each(|path| remove(&beside(path)))
+    }
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}{NEW}"))
+}
+
+/// Removes the new files that a killed installer has left in a folder.
+///
+/// # Errors
+///
+/// An I/O error.
+pub(crate) fn remove_left(folder: &Path) -> Result<()> {
+    // What can't be read can't be written to either, which is named then.
+    let names = names_in(folder).unwrap_or_default().into_iter();
+    let mut left = names.filter(|name| name.starts_with('.') && name.ends_with(NEW));
+    left.try_for_each(|name| remove(&folder.join(name)))
+        .at(folder)
+}
+
+/// The folder in which an uninstallation puts the conflists of a folder aside.
+pub(crate) fn aside(conflists: &Path) -> PathBuf {
+    conflists.join(".aside-by-ipam-installer")
+}
+
+/// Brings the conflists back that an uninstallation has put aside, unless somebody has written
+/// others. The removal of the folder lets runtimes read them.
+///
+/// # Errors
+///
+/// An I/O error.
+pub(crate) fn bring_back(conflists: &Path) -> Result<()> {
+    let aside = aside(conflists);
+    if !aside.exists() {
+        return Ok(());
+    }
+    for name in names_in(&aside).at(&aside)? {
+        let (from, to) = (aside.join(&name), conflists.join(&name));
+        match renameat_with(CWD, &from, CWD, &to, RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST) => remove(&from).at(&from)?,
+            renamed => renamed.at(&to)?,
+        }
+    }
+    fs::remove_dir(&aside).at(&aside)
+}
+
+/// Removes a file, or a folder with all that it contains. A missing one is no error.
+///
+/// # Errors
+///
+/// An I/O error.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    removed.or_else(|error| match error.kind() {
+        ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    })
+}
+
+/// Creates a folder and its missing parents, which only root may write to whatever the umask.
+///
+/// # Errors
+///
+/// An I/O error. An existing folder is none.
+pub(crate) fn create_all(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o755).create(path)
+}
+
+/// Writes a new file with this mode, whatever the umask, and syncs it. Follows no link.
+fn write_new(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(mode).open(path)?;
+    file.write_all(content)?;
+    file.set_permissions(Permissions::from_mode(mode))?;
+    file.sync_all()
+}

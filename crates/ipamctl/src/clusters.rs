@@ -1,0 +1,183 @@
+//! The clusters that this node's networks, or a kubeconfig, lead to.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use cluster::{Engine, Inventory, Node, Store as _};
+use cni::{DelegateName, NetworkName, Object};
+use conflist::Problem;
+use kubernetes::Kubernetes;
+use serde_json::json;
+
+use crate::Context;
+use crate::arguments::Places;
+use crate::network::Network;
+
+/// The kubeconfig that the manifests let the installer write into the folder of conflists. With Multus,
+/// networks are in Kubernetes' API, and nothing else on a node leads to its cluster.
+const INSTALLED_KUBECONFIG: &str = "ipam-delegated.kubeconfig";
+
+/// The engine whose allocator is one of these delegates.
+pub(crate) fn engine_of(delegates: &[DelegateName]) -> Option<&'static dyn Engine> {
+    let engines: [&dyn Engine; 2] = [&etcd::ENGINE, kubernetes::ENGINE];
+    let has = |engine: &&dyn Engine| {
+        let mut delegates = delegates.iter();
+        delegates.any(|delegate| delegate.as_str() == engine.allocator())
+    };
+    engines.into_iter().find(has)
+}
+
+/// The section with this kubeconfig.
+pub(crate) fn with_kubeconfig(mut ipam: Object, file: &Path) -> Object {
+    ipam.set("kubernetes", &json!({"kubeconfig": file}));
+    ipam
+}
+
+/// A cluster, and the networks of this node that use its pools.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    engine: &'static dyn Engine,
+    /// The file that says how the engine is reached.
+    file: PathBuf,
+    /// The `ipam` section that leads to it; `None` for the kubeconfig of a person.
+    ipam: Option<Object>,
+    /// This machine as a node of it.
+    pub(crate) node: Option<Node>,
+    pub(crate) networks: Vec<NetworkName>,
+}
+
+impl Cluster {
+    /// The clusters of these networks, each once, and that of the installed kubeconfig. What can't be
+    /// used is a problem of the file.
+    pub(crate) fn of<'a>(
+        networks: impl IntoIterator<Item = &'a Network>,
+        places: &Places,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<Rc<Self>> {
+        let of_networks = networks.into_iter().filter_map(|network| {
+            let engine = engine_of(&network.delegates)?;
+            let name = Some(network.name.clone());
+            Some((network.file.clone(), engine, network.ipam(), name))
+        });
+        let files = places.conf_dir.iter();
+        let files = files.map(|folder| folder.join(INSTALLED_KUBECONFIG));
+        let installed = files.filter(|file| file.exists()).map(|file| {
+            let ipam = with_kubeconfig(Object::new(), &file);
+            (file, kubernetes::ENGINE, ipam, None)
+        });
+        let mut found: Vec<Self> = Vec::new();
+        for (file, engine, ipam, network) in of_networks.chain(installed) {
+            match Self::read(engine, ipam) {
+                Ok(new) => {
+                    let known = found.iter().position(|known| known.is_same(&new));
+                    let at = known.unwrap_or(found.len());
+                    if at == found.len() {
+                        found.push(new);
+                    }
+                    found[at].networks.extend(network);
+                }
+                Err(error) => problems.push(Problem::new(&file, error.msg)),
+            }
+        }
+        found.into_iter().map(Rc::new).collect()
+    }
+
+    /// The cluster in Kubernetes' API of a person's kubeconfig.
+    pub(crate) fn of_kubeconfig(file: &Path) -> Rc<Self> {
+        Rc::new(Self {
+            engine: kubernetes::ENGINE,
+            file: file.to_owned(),
+            ipam: None,
+            node: None,
+            networks: Vec::new(),
+        })
+    }
+
+    /// The one cluster of the command line: that of the kubeconfig, else that of the conflists.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or several.
+    pub(crate) fn one(context: &Context<'_>) -> Result<Rc<Self>> {
+        if let Some(file) = &context.places.kubeconfig {
+            return Ok(Self::of_kubeconfig(file));
+        }
+        let mut problems = Vec::new();
+        let clusters = Self::of(&context.node().networks, context.places, &mut problems);
+        if let Some(problem) = problems.first() {
+            bail!("{problem}");
+        }
+        let number = clusters.len();
+        match &clusters[..] {
+            [one] => Ok(Rc::clone(one)),
+            _ => bail!("the conflists lead to {number} clusters: see --conf-dir and --kubeconfig"),
+        }
+    }
+
+    /// The cluster of a configuration with the allocator of this engine.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the key and the value, or the file.
+    pub(crate) fn read(engine: &'static dyn Engine, ipam: Object) -> Result<Self, cni::Error> {
+        Ok(Self {
+            engine,
+            file: engine.file(&ipam)?,
+            node: Some(engine.node(&ipam)?),
+            ipam: Some(ipam),
+            networks: Vec::new(),
+        })
+    }
+
+    /// True for the same engine by the same file, and the same node.
+    fn is_same(&self, other: &Self) -> bool {
+        let identity = |of: &Self| (of.engine.name(), of.file.clone(), of.node.clone());
+        identity(self) == identity(other)
+    }
+
+    /// The store for the requests of one command, each of which may take the whole `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// Wrong settings, naming the key and the value, or the file.
+    pub(crate) fn open(&self) -> Result<Box<dyn Inventory + '_>> {
+        let Some(ipam) = &self.ipam else {
+            return Ok(Box::new(of_person(Some(&self.file))?));
+        };
+        let store = self.engine.open(ipam, None);
+        let store = store.map_err(|error| anyhow!(error.msg))?;
+        store.time().limit_each_request();
+        Ok(store)
+    }
+
+    /// The store on etcd, where a tool defines the pools.
+    ///
+    /// # Errors
+    ///
+    /// The engine is another one; as [`Self::open`].
+    pub(crate) fn open_etcd(&self) -> Result<etcd::EtcdStore<'_>> {
+        let is_etcd = self.engine.name() == etcd::ENGINE.name();
+        ensure!(is_etcd, "in Kubernetes, pools are objects: kubectl apply");
+        let settings = etcd::Settings::read(&self.file).map_err(|error| anyhow!(error.msg))?;
+        Ok(etcd::EtcdStore::new(settings, None))
+    }
+
+    /// Path of the addresses of a space, in place of a directory.
+    pub(crate) fn place(&self, space: Option<&NetworkName>) -> String {
+        let space = space.map_or_else(String::new, |space| format!("/{space}"));
+        format!("{}:addresses{space}", self.engine.name())
+    }
+}
+
+/// The store in Kubernetes' API by `--kubeconfig`, for what a node has no right to read.
+///
+/// # Errors
+///
+/// Without the option; an invalid kubeconfig.
+pub(crate) fn of_person(kubeconfig: Option<&PathBuf>) -> Result<Kubernetes<'static>> {
+    let file = kubeconfig.context("--kubeconfig is missing: a node may not read this")?;
+    let store = Kubernetes::of_person(file)?;
+    store.time().limit_each_request();
+    Ok(store)
+}

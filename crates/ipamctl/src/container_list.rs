@@ -1,0 +1,136 @@
+//! The list of a runtime's containers.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use cni::ContainerId;
+
+use crate::Context;
+use crate::arguments::ListArguments;
+use crate::inventory::NetworkAttachment;
+
+/// Container IDs.
+#[derive(Clone, Debug)]
+pub(crate) struct ContainerList {
+    ids: HashSet<String>,
+    /// The list isn't older than this: a container that began later isn't in it.
+    pub(crate) made: SystemTime,
+}
+
+impl ContainerList {
+    /// Reads the list of the command line, if there is one: a file with an ID a line; `-` is
+    /// stdin.
+    ///
+    /// # Errors
+    ///
+    /// A file that can't be read, a line that is not an ID, a list beside a kubeconfig.
+    pub(crate) fn given(arguments: &ListArguments, context: &Context<'_>) -> Result<Option<Self>> {
+        let Some(file) = &arguments.valid else {
+            return Ok(None);
+        };
+        // The containers of one node are in no list of another one.
+        ensure!(
+            context.places.kubeconfig.is_none(),
+            "a list is of one node: run it there, without --kubeconfig"
+        );
+        // The command at the other end of a pipe was started at the same time.
+        let now = SystemTime::now();
+        let shown = || file.display().to_string();
+        let (text, made) = if file == Path::new("-") {
+            (io::read_to_string(io::stdin()).context("stdin")?, now)
+        } else {
+            let changed = fs::metadata(file).and_then(|metadata| metadata.modified());
+            let made = now.min(changed.with_context(shown)?);
+            (fs::read_to_string(file).with_context(shown)?, made)
+        };
+        Ok(Some(Self {
+            ids: parse(&text)?,
+            made,
+        }))
+    }
+
+    /// True if the container is in the list.
+    pub(crate) fn contains(&self, container: &str) -> bool {
+        self.ids.contains(container)
+    }
+
+    /// Refuses an empty list, and one that names none of these attachments: the command that has
+    /// made it may have failed, or prints names or shortened IDs.
+    ///
+    /// # Errors
+    ///
+    /// It is such a list.
+    pub(crate) fn refuse_unlikely(&self, attachments: &[NetworkAttachment<'_>]) -> Result<()> {
+        let mut listable = attachments.iter().filter(|one| !one.is_dockers());
+        let names_one = listable.any(|one| one.container.is_some_and(|id| self.contains(id)));
+        let holder = attachments.iter().find_map(|one| one.container);
+        ensure!(
+            names_one || (holder.is_none() && !self.ids.is_empty()),
+            "the list of valid containers names nothing that holds an address here, such as {}. IDs \
+             must be whole, as the runtime passes them to CNI (--no-trunc; of ctr and nerdctl, \
+             NAMESPACE-ID). If the list is right, say --yes",
+            holder.unwrap_or("a container")
+        );
+        Ok(())
+    }
+}
+
+fn parse(text: &str) -> Result<HashSet<String>> {
+    let mut ids = HashSet::new();
+    let lines = text.lines().map(str::trim).enumerate();
+    for (i, id) in lines.filter(|(_, id)| !id.is_empty()) {
+        let parsed: Result<ContainerId, _> = id.parse();
+        parsed.map_err(|error| {
+            let line = i + 1;
+            anyhow!(
+                "the list of valid containers, line {line}: {id:?} is not a container ID: {error}"
+            )
+        })?;
+        ids.insert(id.to_owned());
+    }
+    Ok(ids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inventory::{HeldAddress, attachments};
+
+    fn refusal(text: &str, holders: &[&str]) -> Option<String> {
+        let list = ContainerList {
+            ids: parse(text).unwrap(),
+            made: SystemTime::UNIX_EPOCH,
+        };
+        let rows: Vec<HeldAddress> = holders
+            .iter()
+            .map(|&container| HeldAddress {
+                network: Some("n".to_owned()),
+                container: Some(container.to_owned()),
+                ..HeldAddress::default()
+            })
+            .collect();
+        let refused = list.refuse_unlikely(&attachments(&rows));
+        refused.err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_line_that_is_no_id_is_named() {
+        let text = parse("abc\nPOD ID\n").unwrap_err().to_string();
+        assert!(text.contains("line 2") && text.contains("POD ID"), "{text}");
+        assert!(parse(" abc \r\n").unwrap().contains("abc"));
+    }
+
+    #[test]
+    fn a_list_that_is_empty_or_names_nothing_that_is_there_is_refused() {
+        for list in [" \n\n", "8f3e", "web-1\nweb-2"] {
+            let refused = refusal(list, &["8f3e52c1"]).unwrap();
+            assert!(refused.contains("--yes"), "{refused}");
+        }
+        assert_eq!(refusal("8f3e52c1\nother", &["8f3e52c1", "x"]), None);
+        assert_eq!(refusal("8f3e52c1", &[]), None);
+    }
+}

@@ -1,0 +1,229 @@
+//! The one judgement of an attachment, by its evidence: leaked, unknown, or in use. `leaks` shows it,
+//! `gc` acts on it.
+
+use std::fs::File;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Result;
+use chain::record::{ListedRecord, Namespace, RecordState};
+
+use crate::arguments::ListArguments;
+use crate::container_list::ContainerList;
+use crate::inventory::{HeldState, Inventory, NetworkAttachment};
+use crate::node::Node;
+use crate::output::joined;
+use crate::output::times::rounded;
+
+/// A proof that nobody will release an attachment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Proof {
+    /// Its name in JSON, which is documented.
+    pub(crate) key: &'static str,
+    /// The proof for people.
+    pub(crate) text: String,
+}
+
+/// A reason not to release an attachment without a person's word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// Somebody uses it or releases it, or may be about to.
+    InUse(String),
+    /// It is unknown whether somebody uses it.
+    Unknown(String),
+}
+
+impl Keep {
+    /// The reason for people.
+    pub(crate) fn into_reason(self) -> String {
+        match self {
+            Self::InUse(reason) => reason,
+            Self::Unknown(reason) => format!("whether it is in use is unknown: {reason}"),
+        }
+    }
+}
+
+/// What is known of an attachment. It is a leak if there is a proof, and no reason to keep it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Judgement {
+    pub(crate) proofs: Vec<Proof>,
+    pub(crate) keep: Option<Keep>,
+}
+
+impl Judgement {
+    /// True for a leak.
+    pub(crate) fn is_leak(&self) -> bool {
+        !self.proofs.is_empty() && self.keep.is_none()
+    }
+
+    fn add(&mut self, key: &'static str, text: String) {
+        self.proofs.push(Proof { key, text });
+    }
+}
+
+/// Judges attachments.
+pub(crate) struct Judge<'a> {
+    node: &'a Node,
+    inventory: &'a Inventory,
+    /// The list of the runtime's containers, if there is one.
+    valid: Option<&'a ContainerList>,
+    /// What is younger is in no list yet.
+    older_than: Duration,
+    /// The time that ages are compared with: that of the list.
+    as_of: SystemTime,
+}
+
+impl<'a> Judge<'a> {
+    /// A judge of these attachments. If nobody has said `--yes`, an unlikely list is refused.
+    ///
+    /// # Errors
+    ///
+    /// The list names none of the attachments.
+    pub(crate) fn new(
+        node: &'a Node,
+        inventory: &'a Inventory,
+        all: &[NetworkAttachment<'_>],
+        valid: Option<&'a ContainerList>,
+        arguments: &ListArguments,
+    ) -> Result<Self> {
+        if let Some(list) = valid.filter(|_| !arguments.yes) {
+            list.refuse_unlikely(all)?;
+        }
+        let now = SystemTime::now();
+        Ok(Self {
+            node,
+            inventory,
+            valid,
+            older_than: arguments.older_than,
+            as_of: valid.map_or(now, |list| now.min(list.made)),
+        })
+    }
+
+    /// True if the list, or a call that has begun, says that it is to be released.
+    pub(crate) fn is_collected(&self, judgement: &Judgement) -> bool {
+        let by_list = self.valid.is_some();
+        let mut proofs = judgement.proofs.iter();
+        proofs.any(|proof| proof.key == "pending" || by_list && proof.key != "netns-gone")
+    }
+
+    /// Judges an attachment.
+    pub(crate) fn judge(&self, attachment: &NetworkAttachment<'_>) -> Judgement {
+        let mut judgement = Judgement::default();
+        let Some(container) = attachment.container else {
+            let mut addresses = attachment.addresses.iter();
+            if addresses.any(|held| held.state == HeldState::Torn) {
+                let text = "its file is cut off, and names nobody";
+                judgement.add("torn", text.to_owned());
+            } else {
+                let reason = "it can't be read".to_owned();
+                judgement.keep = Some(Keep::Unknown(reason));
+            }
+            return judgement;
+        };
+        let is_dockers = attachment.is_dockers();
+        let is_pending = attachment.record.is_some_and(chain::is_unfinished);
+        if is_pending {
+            let state = attachment.content().map(|record| record.state);
+            let call = match state {
+                Some(RecordState::Deleting) => "a DEL",
+                _ => "an ADD",
+            };
+            judgement.add("pending", format!("{call} has begun, and not ended"));
+        }
+        let valid = self.valid.filter(|_| !is_dockers);
+        let is_listed = valid.map(|list| list.contains(container));
+        if is_listed == Some(false) {
+            judgement.add("not-valid", "not among the valid containers".to_owned());
+        }
+        judgement.keep = not_ours(attachment);
+        // A valid container may have been restarted with another namespace, and what has begun to
+        // end isn't in use.
+        if judgement.keep.is_none() && !is_pending && is_listed != Some(true) {
+            judgement.keep = if is_dockers {
+                Some(dockers(attachment))
+            } else {
+                self.judge_namespace(attachment, &mut judgement)
+            };
+        }
+        if judgement.keep.is_none() && is_listed == Some(false) {
+            let too_young = self.too_young(attachment.last_change());
+            judgement.keep = too_young.map(Keep::InUse);
+        }
+        if judgement.is_leak() {
+            let record = attachment.record;
+            judgement.keep = record.and_then(lock_holders).map(Keep::Unknown);
+        }
+        judgement
+    }
+
+    /// Adds the proof that the network namespace is gone; or returns the reason to keep it.
+    fn judge_namespace(
+        &self,
+        attachment: &NetworkAttachment<'_>,
+        judgement: &mut Judgement,
+    ) -> Option<Keep> {
+        let network = attachment.network;
+        let unknown = match attachment.record.map(|record| &record.content) {
+            Some(Ok(content)) => match content.namespace() {
+                Namespace::Gone(text) => {
+                    judgement.add("netns-gone", text);
+                    return None;
+                }
+                Namespace::There => {
+                    let reason = format!("its network namespace {} is there", content.netns);
+                    return Some(Keep::InUse(reason));
+                }
+                Namespace::Unknown(reason) => reason,
+            },
+            Some(Err(reason)) => format!("its record: {reason}"),
+            // The list is all that there is.
+            None if self.valid.is_some() => self.inventory.may_have_a_record(self.node, network)?,
+            None => "no record, no netns to look at".to_owned(),
+        };
+        Some(Keep::Unknown(unknown))
+    }
+
+    /// The reason to keep something that changed at this time: no list may have it yet.
+    fn too_young(&self, changed: Option<SystemTime>) -> Option<String> {
+        let Some(changed) = changed else {
+            return Some("its age is unknown".to_owned());
+        };
+        let age = self.as_of.duration_since(changed);
+        let is_old = age.is_ok_and(|age| age >= self.older_than);
+        (!is_old).then(|| format!("it is younger than {}", rounded(self.older_than)))
+    }
+}
+
+/// The reason to leave it to somebody else.
+fn not_ours(attachment: &NetworkAttachment<'_>) -> Option<Keep> {
+    let mut stored = attachment.addresses.iter();
+    let of_another_machine = stored.find_map(|held| held.stored.as_ref()?.is_of_another_machine());
+    let unknown = of_another_machine.or_else(|| attachment.two_records());
+    let endpoint = attachment.content().filter(|record| record.is_callers);
+    let in_use = endpoint.map(|_| Keep::InUse("docker-ipam-delegated undoes it".to_owned()));
+    unknown.map(Keep::Unknown).or(in_use)
+}
+
+/// Only the daemon can ask which of Docker's containers has an address.
+fn dockers(attachment: &NetworkAttachment<'_>) -> Keep {
+    match attachment.content() {
+        None => Keep::Unknown("Docker's, without a usable record".to_owned()),
+        Some(_) => Keep::InUse("docker-ipam-delegated asks Docker".to_owned()),
+    }
+}
+
+/// The processes that hold the lock of a record, as a reason to keep it; `None` if it is free.
+fn lock_holders(record: &ListedRecord) -> Option<String> {
+    match chain::record::is_locked(&record.file) {
+        Ok(false) => return None,
+        Ok(true) => {}
+        Err(error) => return Some(format!("whether its lock is held is unknown: {error}")),
+    }
+    let found = File::open(&record.file).and_then(|file| chain::lock_holders(&file));
+    let processes = found.into_iter().flatten();
+    let named = processes.map(|process| format!("process {process}"));
+    let holders = match joined(named, ", ") {
+        none if none.is_empty() => "a process that can't be seen from here".to_owned(),
+        holders => holders,
+    };
+    Some(format!("its lock is held by {holders}"))
+}

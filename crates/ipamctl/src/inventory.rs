@@ -1,0 +1,279 @@
+//! One table of who holds which address: reservations and records of this node, and addresses of
+//! its cluster, read once. Each command is a view of it.
+
+mod attachment;
+mod held;
+mod names;
+mod of_cluster;
+mod selection;
+mod stored;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::io::{self, ErrorKind};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use anyhow::{Result, ensure};
+use chain::record::{ListedRecord, networks, records};
+use conflist::{Problem, readable};
+use reservations::view::{directories, list};
+
+use crate::Context;
+use crate::clusters::Cluster;
+use crate::node::Node;
+use crate::output::warn;
+use crate::pools::KnownPools;
+
+pub(crate) use attachment::{NetworkAttachment, attachments};
+pub(crate) use held::{HeldAddress, HeldState, Place};
+pub(crate) use names::{Names, short_id};
+pub(crate) use selection::select;
+pub(crate) use stored::Stored;
+
+/// Whose addresses of a cluster are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nodes {
+    /// This node's.
+    This,
+    /// Those of all nodes, which counts of a pool need.
+    All,
+}
+
+/// Who holds which address, and the pools that the addresses are of.
+#[derive(Debug, Default)]
+pub(crate) struct Inventory {
+    pub(crate) pools: KnownPools,
+    /// The rows: each address that isn't free, and each record without one.
+    pub(crate) held: Vec<HeldAddress>,
+    pub(crate) records: Vec<Rc<ListedRecord>>,
+    /// Files, folders and clusters that can't be read.
+    pub(crate) problems: Vec<Problem>,
+    /// Number of things that can't be read, conflists included.
+    pub(crate) unread: usize,
+    /// The addresses that aren't free, ascending, by directory.
+    taken: BTreeMap<PathBuf, Vec<IpAddr>>,
+}
+
+impl Inventory {
+    /// Reads the reservations, the records and the cluster's addresses, and names on stderr what
+    /// can't be read. With a kubeconfig, only its cluster is read, of all nodes.
+    pub(crate) fn read(context: &Context<'_>, node: &Node, nodes: Nodes) -> Self {
+        let mut inventory = Self::default();
+        if let Some(file) = &context.places.kubeconfig {
+            let cluster = Cluster::of_kubeconfig(file);
+            inventory.read_clusters(&[cluster], Nodes::All);
+        } else {
+            inventory.read_node(context, node, nodes);
+        }
+        inventory.join();
+        inventory.problems.iter().for_each(warn);
+        for (network, reason) in &inventory.pools.problems {
+            warn(format!("network {network}: {reason}"));
+        }
+        let of_pools = inventory.pools.problems.len();
+        inventory.unread = inventory.problems.len() + of_pools + node.problems.len();
+        inventory
+    }
+
+    fn read_node(&mut self, context: &Context<'_>, node: &Node, nodes: Nodes) {
+        self.read_records(node);
+        let unconfigured = node.unconfigured(&self.records, &mut self.problems);
+        let networks = || node.networks.iter().chain(&unconfigured);
+        for network in networks() {
+            self.pools.add_configured(network, &node.environment);
+        }
+        for record in &self.records {
+            let mut networks = unconfigured.iter();
+            let network = networks.find(|network| network.name == record.network);
+            if let (Some(network), Ok(content)) = (network, &record.content) {
+                self.pools.add_dockers(network, content);
+            }
+        }
+        let with_files = networks().filter(|network| network.keeps_files());
+        let configured = with_files.map(|network| network.data_dir.as_path());
+        let default = context.places.data_dir.as_path();
+        let data_dirs: BTreeSet<&Path> = configured.chain([default]).collect();
+        for data_dir in data_dirs {
+            self.read_data_dir(data_dir);
+        }
+        let clusters = Cluster::of(networks(), context.places, &mut self.problems);
+        self.read_clusters(&clusters, nodes);
+    }
+
+    fn read_clusters(&mut self, clusters: &[Rc<Cluster>], nodes: Nodes) {
+        for cluster in clusters {
+            if let Err(error) = self.read_cluster(cluster, nodes == Nodes::All) {
+                let path = PathBuf::from(cluster.place(None));
+                self.problems
+                    .push(Problem::new(&path, format!("{error:#}")));
+            }
+        }
+    }
+
+    /// Reads only the records.
+    pub(crate) fn of_records(node: &Node) -> Self {
+        let mut inventory = Self::default();
+        inventory.read_records(node);
+        inventory
+    }
+
+    fn read_records(&mut self, node: &Node) {
+        for state_dir in node.state_dirs() {
+            for network in self.known(&state_dir, networks(&state_dir)) {
+                let folder = state_dir.join(network.as_str());
+                let read = self.known(&folder, records(&state_dir, &network));
+                self.records.extend(read.into_iter().map(Rc::new));
+            }
+        }
+    }
+
+    fn read_data_dir(&mut self, data_dir: &Path) {
+        for name in self.known(data_dir, directories(data_dir)) {
+            let path = data_dir.join(name.as_str());
+            match list(&path) {
+                Ok(listed) => {
+                    let place = Rc::new(Place {
+                        path: path.clone(),
+                        name: name.to_string(),
+                    });
+                    let rows = listed.into_iter();
+                    self.held
+                        .extend(rows.map(|address| HeldAddress::reserved(&place, address)));
+                }
+                // Removed meanwhile.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => self.problems.push(Problem::new(&path, readable(&error))),
+            }
+        }
+    }
+
+    /// The values that were read at this path; empty, with a problem, if it can't be read.
+    fn known<T>(&mut self, path: &Path, read: io::Result<Vec<T>>) -> Vec<T> {
+        read.unwrap_or_else(|error| {
+            self.problems.push(Problem::new(path, readable(&error)));
+            Vec::new()
+        })
+    }
+
+    /// Completes the rows by records and pools, and adds those of records without a reservation.
+    fn join(&mut self) {
+        let mut reserved: HashSet<(String, IpAddr)> = HashSet::new();
+        let mut by_attachment: HashMap<(&str, &str, &str), &Rc<ListedRecord>> = HashMap::new();
+        for record in &self.records {
+            by_attachment.insert(key(record), record);
+        }
+        let mut with_reservation: HashSet<*const ListedRecord> = HashSet::new();
+        let mut pools: HashMap<&Path, Vec<_>> = HashMap::new();
+        for pool in &self.pools.all {
+            pools.entry(&pool.directory).or_default().push(pool);
+        }
+        for row in &mut self.held {
+            let (Some(ip), Some(place)) = (row.ip, row.place.clone()) else {
+                continue;
+            };
+            let mut of_place = pools.get(place.path.as_path()).into_iter().flatten();
+            if let Some(pool) = of_place.find(|placed| placed.pool.ranges.contains(ip)) {
+                row.pool = pool.name().map(str::to_owned);
+            }
+            if row.state.is_taken() {
+                self.taken.entry(place.path.clone()).or_default().push(ip);
+            }
+            let Some(network) = &row.network else {
+                continue;
+            };
+            reserved.insert((network.clone(), ip));
+            // Another node's attachment isn't this node's, whatever its name.
+            let stored = row.stored.as_ref();
+            if stored.is_some_and(|stored| stored.is_of_another_machine().is_some()) {
+                continue;
+            }
+            if let (Some(container), Some(ifname)) = (&row.container, &row.ifname)
+                && let Some(&record) = by_attachment.get(&(network, container, ifname))
+            {
+                with_reservation.insert(Rc::as_ptr(record));
+                row.set_record(record);
+            }
+        }
+        for record in &self.records {
+            if !with_reservation.contains(&Rc::as_ptr(record)) {
+                // An address that another attachment holds now isn't the record's any more.
+                let network = record.network.as_str();
+                let is_lost = |ip| reserved.contains(&(network.to_owned(), ip));
+                self.held.extend(HeldAddress::recorded(record, is_lost));
+            }
+        }
+        for taken in self.taken.values_mut() {
+            taken.sort_unstable();
+        }
+    }
+
+    /// Refuses a name of no network and no pool.
+    ///
+    /// # Errors
+    ///
+    /// Nothing has this name.
+    pub(crate) fn must_know(&self, node: &Node, name: &str) -> Result<()> {
+        let is_known = node.network(name).is_some()
+            || self.pools.all.iter().any(|pool| pool.is_of(name))
+            || self.held.iter().any(|held| held.is_of(name));
+        ensure!(is_known, "no network and no pool is named {name}");
+        Ok(())
+    }
+
+    /// The result of a command that has shown what could be read: whether it has findings.
+    ///
+    /// # Errors
+    ///
+    /// If something could not be read: the output is incomplete.
+    pub(crate) fn verdict(&self, has_findings: bool) -> Result<bool> {
+        ensure!(
+            self.unread == 0,
+            "this is not everything: {} could not be read",
+            self.unread
+        );
+        Ok(has_findings)
+    }
+
+    /// The reason why an attachment of this network may have a record that isn't among
+    /// [`Self::records`]; `None` if all folders that may have it were read.
+    pub(crate) fn may_have_a_record(&self, node: &Node, network: &str) -> Option<String> {
+        let state_dirs = node.state_dirs().into_iter();
+        let folders: Vec<PathBuf> = state_dirs
+            .flat_map(|dir| [dir.join(network), dir])
+            .collect();
+        let mut problems = self.problems.iter();
+        let unread = problems.find(|problem| folders.contains(&problem.path));
+        // One of the unreadable files may be its conflist, which may name another folder.
+        let unreadable = node.problems.first();
+        let conflist = unreadable.filter(|_| node.network(network).is_none());
+        let problem = unread.or(conflist)?;
+        Some(format!("it may have a record: {problem}"))
+    }
+
+    /// True if the directory exists, and its reservations could not be read.
+    pub(crate) fn is_unreadable(&self, directory: &Path) -> bool {
+        let mut problems = self.problems.iter();
+        problems.any(|problem| directory.starts_with(&problem.path))
+    }
+
+    /// The addresses of a directory that aren't free, ascending.
+    pub(crate) fn taken(&self, directory: &Path) -> &[IpAddr] {
+        self.taken.get(directory).map_or(&[], Vec::as_slice)
+    }
+
+    /// The directories with addresses that have no configured pool.
+    pub(crate) fn unconfigured_directories(&self) -> impl Iterator<Item = &Path> {
+        let directories = self.taken.keys().map(PathBuf::as_path);
+        directories.filter(|directory| {
+            let mut pools = self.pools.all.iter();
+            pools.all(|pool| pool.directory != *directory)
+        })
+    }
+}
+
+/// Network, container and interface of a record.
+fn key(record: &ListedRecord) -> (&str, &str, &str) {
+    let (container, ifname) = (&record.attachment.container_id, &record.attachment.ifname);
+    (record.network.as_str(), container.as_str(), ifname.as_str())
+}

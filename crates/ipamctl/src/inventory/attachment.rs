@@ -1,0 +1,155 @@
+//! An attachment on a network, with all of its addresses.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::SystemTime;
+
+use chain::record::{AttachmentRecord, ListedRecord};
+use cni::Attachment;
+use serde::{Serialize, Serializer};
+
+use super::held::{HeldAddress, Place};
+use super::names::Names;
+use crate::output::joined;
+
+/// A container's interface on a network; or one address whose reservation names no interface: an old
+/// host-local's, a torn one, one that can't be read. The keys are documented, and don't change their meaning.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct NetworkAttachment<'a> {
+    /// The network; of a reservation that names nobody, the name of its directory.
+    pub(crate) network: &'a str,
+    #[serde(rename = "containerID")]
+    pub(crate) container: Option<&'a str>,
+    pub(crate) ifname: Option<&'a str>,
+    /// Its rows, at least one; that of a record without addresses has no address.
+    #[serde(serialize_with = "ips")]
+    pub(crate) addresses: Vec<&'a HeldAddress>,
+    #[serde(skip)]
+    pub(crate) record: Option<&'a ListedRecord>,
+    /// The record of the same attachment in another folder: one of the two is wrong.
+    #[serde(skip)]
+    second_record: Option<&'a ListedRecord>,
+}
+
+fn ips<S: Serializer>(addresses: &[&HeldAddress], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(addresses.iter().filter_map(|held| held.ip))
+}
+
+/// The attachments that hold something, in the order of network and container.
+pub(crate) fn attachments<'a>(
+    rows: impl IntoIterator<Item = &'a HeldAddress>,
+) -> Vec<NetworkAttachment<'a>> {
+    let mut all: BTreeMap<_, NetworkAttachment<'_>> = BTreeMap::new();
+    for held in rows {
+        let place: Option<&Place> = held.place.as_deref();
+        let network = held
+            .network
+            .as_deref()
+            .or(place.map(|place| place.name.as_str()));
+        let Some(network) = network.filter(|_| held.state.is_taken()) else {
+            continue;
+        };
+        let container = held.container.as_deref();
+        // Without an interface, the attachment of an address is unknown.
+        let directory: Option<&Path> = place.map(|place| place.path.as_path());
+        let single = held.ifname.is_none().then_some((held.ip, directory));
+        let key = (network, container, &held.ifname, &held.node, single);
+        let attachment = all.entry(key).or_insert_with(|| NetworkAttachment {
+            network,
+            container,
+            ifname: held.ifname.as_deref(),
+            addresses: Vec::new(),
+            record: held.record.as_deref(),
+            second_record: None,
+        });
+        attachment.addresses.push(held);
+        let first = attachment.record.map(|record| &record.file);
+        let record = held.record.as_deref();
+        let other = record.filter(|record| first.is_some_and(|first| *first != record.file));
+        attachment.second_record = attachment.second_record.or(other);
+    }
+    all.into_values().collect()
+}
+
+impl NetworkAttachment<'_> {
+    /// Its container and interface.
+    ///
+    /// # Errors
+    ///
+    /// The reason, if the reservation names no interface, or has an invalid name.
+    pub(crate) fn attachment(&self) -> Result<Attachment, String> {
+        let container = self.container.ok_or("its reservation names no container")?;
+        let ifname = self.ifname.ok_or("its reservation names no interface")?;
+        let wrong = |text: &str, what: &str, error| format!("{text:?} is not {what}: {error}");
+        let id = container.parse();
+        let parsed = ifname.parse();
+        Ok(Attachment {
+            container_id: id.map_err(|error| wrong(container, "a container ID", error))?,
+            ifname: parsed.map_err(|error| wrong(ifname, "an interface name", error))?,
+        })
+    }
+
+    /// Its addresses.
+    pub(crate) fn ips(&self) -> impl Iterator<Item = IpAddr> {
+        self.addresses.iter().filter_map(|held| held.ip)
+    }
+
+    /// The addresses in one text; `none` if there are none.
+    pub(crate) fn ips_text(&self, none: &str) -> String {
+        match joined(self.ips(), ", ") {
+            text if text.is_empty() => none.to_owned(),
+            text => text,
+        }
+    }
+
+    /// True for an attachment of `docker-ipam-delegated`, which no runtime's list names: by its
+    /// record's lines of the caller; without a record, by the name of its network.
+    pub(crate) fn is_dockers(&self) -> bool {
+        match self.content() {
+            Some(content) => content.is_callers || !content.caller_lines.is_empty(),
+            None => self.network == "docker" || self.network.starts_with("docker-"),
+        }
+    }
+
+    /// The two records of the attachment in different folders, if there are two.
+    pub(crate) fn two_records(&self) -> Option<String> {
+        let (first, second) = (
+            self.record?.file.display(),
+            self.second_record?.file.display(),
+        );
+        Some(format!(
+            "it has two records; remove the wrong one: {first} or {second}"
+        ))
+    }
+
+    /// The content of its record, if it has a usable one.
+    pub(crate) fn content(&self) -> Option<&AttachmentRecord> {
+        self.record?.content.as_ref().ok()
+    }
+
+    /// The time of the last ADD, DEL or reservation; `None` if one of these times is unknown.
+    pub(crate) fn last_change(&self) -> Option<SystemTime> {
+        let reservations = self.addresses.iter().map(|held| held.since);
+        let record = self.record.map(|record| record.changed);
+        let calls = self.content().map(|content| Some(content.since()));
+        let times: Option<Vec<SystemTime>> = reservations.chain(record).chain(calls).collect();
+        times?.into_iter().max()
+    }
+
+    /// The names of its container.
+    pub(crate) fn names(&self) -> &Names {
+        &self.addresses[0].names
+    }
+}
+
+/// `8f3e… eth0 on mynet (10.77.0.2)`.
+impl fmt::Display for NetworkAttachment<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let container = self.container.unwrap_or("(no container)");
+        let ifname = self.ifname.unwrap_or("(any interface)");
+        let (network, ips) = (self.network, self.ips_text("no address"));
+        write!(f, "{container} {ifname} on {network} ({ips})")
+    }
+}

@@ -1,0 +1,216 @@
+//! A row of the inventory: an address, its holder, and the holder's record.
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::SystemTime;
+
+use chain::record::{ListedRecord, RecordState};
+use cni::{IpConfig, IpamResult};
+use reservations::State;
+use reservations::view::{self, ListedAddress};
+use serde::{Serialize, Serializer};
+
+use super::names::Names;
+use super::stored::Stored;
+use crate::output::times;
+
+/// A directory of reservations on this node, or a space of addresses in a cluster.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) path: PathBuf,
+    /// The directory's name: a network, or a space of named pools.
+    pub(crate) name: String,
+}
+
+/// An address and its holder. The keys are documented, and don't change their meaning.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct HeldAddress {
+    /// The address; `None` for a record without any.
+    #[serde(rename = "address")]
+    pub(crate) ip: Option<IpAddr>,
+    /// The network; `None` if the file doesn't name it.
+    pub(crate) network: Option<String>,
+    /// The name of the pool, if it has one.
+    pub(crate) pool: Option<String>,
+    /// The node, of an address in a cluster's pool.
+    pub(crate) node: Option<String>,
+    #[serde(rename = "containerID")]
+    pub(crate) container: Option<String>,
+    pub(crate) ifname: Option<String>,
+    /// Time of the file's last change, or of the start of the ADD.
+    #[serde(serialize_with = "times::serialize")]
+    pub(crate) since: Option<SystemTime>,
+    pub(crate) state: HeldState,
+    /// The names of the container.
+    pub(crate) names: Names,
+    #[serde(serialize_with = "record_file")]
+    pub(crate) record: Option<Rc<ListedRecord>>,
+    /// `None` for an address that only a record names.
+    #[serde(skip)]
+    pub(crate) place: Option<Rc<Place>>,
+    /// The address in a cluster.
+    #[serde(skip)]
+    pub(crate) stored: Option<Rc<Stored>>,
+}
+
+fn record_file<S: Serializer>(
+    record: &Option<Rc<ListedRecord>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let file = record.as_ref().map(|record| record.file.display());
+    file.map(|file| file.to_string()).serialize(serializer)
+}
+
+impl HeldAddress {
+    /// The address of a reservation.
+    pub(super) fn reserved(place: &Rc<Place>, listed: ListedAddress) -> Self {
+        let (container, ifname, state) = match listed.state {
+            State::Reserved(holder) => (
+                Some(holder.container_id),
+                holder.ifname,
+                HeldState::Reserved,
+            ),
+            State::Torn if listed.is_empty => (None, None, HeldState::Empty),
+            State::Torn => (None, None, HeldState::Torn),
+            State::Unreadable | State::NotAFile => (None, None, HeldState::Unreadable),
+        };
+        Self {
+            ip: Some(listed.ip),
+            network: listed.network,
+            container,
+            ifname,
+            since: listed.since,
+            state,
+            place: Some(Rc::clone(place)),
+            ..Self::default()
+        }
+    }
+
+    /// The addresses of a record that has no reservation: those of its answer that aren't lost, or
+    /// one row without an address.
+    pub(super) fn recorded(
+        record: &Rc<ListedRecord>,
+        is_lost: impl Fn(IpAddr) -> bool,
+    ) -> Vec<Self> {
+        let content = record.content.as_ref().ok();
+        let held = |ip| {
+            let mut row = Self {
+                ip,
+                network: Some(record.network.to_string()),
+                container: Some(record.attachment.container_id.to_string()),
+                ifname: Some(record.attachment.ifname.to_string()),
+                since: content.map(|content| content.added).or(record.changed),
+                ..Self::default()
+            };
+            row.set_record(record);
+            row
+        };
+        let delegates = content.map_or(&[][..], |content| &content.delegates);
+        let mut answers = delegates.iter().rev();
+        let last = answers.find_map(|delegate| delegate.result.as_deref());
+        let read = last.and_then(|last| IpamResult::read("result", last).ok());
+        let result = read.unwrap_or_default();
+        let answered = result.ips.iter().map(IpConfig::ip);
+        let ips: Vec<IpAddr> = answered.filter(|ip| !is_lost(*ip)).collect();
+        if ips.is_empty() {
+            return vec![held(None)];
+        }
+        ips.into_iter().map(|ip| held(Some(ip))).collect()
+    }
+
+    pub(super) fn set_record(&mut self, record: &Rc<ListedRecord>) {
+        self.record = Some(Rc::clone(record));
+        self.state = HeldState::of(record);
+        if let Ok(content) = &record.content {
+            self.names = Names::of(content);
+        }
+    }
+
+    /// The file of the reservation, or the name of the address in a cluster.
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        if let Some(stored) = &self.stored {
+            return Some(PathBuf::from(&stored.path));
+        }
+        let place = self.place.as_ref()?;
+        Some(place.path.join(self.ip?.to_string()))
+    }
+
+    /// The reservation as it is now; `None` if it has no file any more. One in a cluster isn't read.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error.
+    pub(crate) fn read_again(&self) -> io::Result<Option<Self>> {
+        let (Some(place), Some(ip), None) = (&self.place, self.ip, &self.stored) else {
+            return Ok(None);
+        };
+        let now = view::address(&place.path, ip)?;
+        Ok(now.map(|listed| Self::reserved(place, listed)))
+    }
+
+    /// True if the reservation's file is as it was read.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error.
+    pub(crate) fn is_as_read(&self) -> io::Result<bool> {
+        let read = |held: &Self| (held.since, held.container.clone(), held.ifname.clone());
+        let now = self.read_again()?;
+        Ok(now.is_some_and(|now| read(&now) == read(self)))
+    }
+
+    /// True if it belongs to this network, this named pool, or the directory of this name.
+    pub(crate) fn is_of(&self, name: &str) -> bool {
+        let directory = self.place.as_ref().map(|place| place.name.as_str());
+        [self.network.as_deref(), self.pool.as_deref(), directory].contains(&Some(name))
+    }
+}
+
+/// State of a held address, by its record or its file. The names are documented.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum HeldState {
+    /// By the record, ADD has begun.
+    Adding,
+    /// By the record, ADD has succeeded.
+    Added,
+    /// By the record, DEL has begun.
+    Deleting,
+    /// The record can't be used.
+    BrokenRecord,
+    /// Reserved without a record: by host-local, or the record is lost.
+    #[default]
+    Reserved,
+    /// The file is empty: a crash has left it, and a full pool gives the address out.
+    Empty,
+    /// The file is cut off: nobody's, and no ADD gets the address.
+    Torn,
+    /// The file or the key can't be read: reserved, to an unknown holder.
+    Unreadable,
+}
+
+impl HeldState {
+    /// The state of a record.
+    pub(crate) fn of(record: &ListedRecord) -> Self {
+        match record.content.as_ref().map(|content| content.state) {
+            Ok(RecordState::Adding) => Self::Adding,
+            Ok(RecordState::Added) => Self::Added,
+            Ok(RecordState::Deleting) => Self::Deleting,
+            Err(_) => Self::BrokenRecord,
+        }
+    }
+
+    /// True unless an ADD may have the address.
+    pub(crate) fn is_taken(self) -> bool {
+        self != Self::Empty
+    }
+}
+
+impl fmt::Display for HeldState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}

@@ -1,0 +1,112 @@
+//! Names of a container: pod, job, in `CNI_ARGS`; Docker's name of a container.
+
+use std::collections::BTreeMap;
+
+use chain::record::AttachmentRecord;
+use cni::Args;
+use docker_ipam_delegated::records::{Line, Purpose};
+use serde::Serialize;
+
+use crate::output::joined;
+
+/// Number of shown characters of a container ID, as in the runtimes' commands.
+const SHORT: usize = 12;
+
+/// Keys that aren't names.
+const NO_NAMES: [&str; 4] = ["IgnoreUnknown", "IP", "MAC", "K8S_POD_INFRA_CONTAINER_ID"];
+
+/// The key of Docker's names.
+const DOCKER: &str = "DOCKER_NAME";
+
+/// The keys of a short name: Kubernetes' and podman's, Nomad's, Docker's.
+const OF_SHORT: [&[&str]; 3] = [
+    &["K8S_POD_NAMESPACE", "K8S_POD_NAME"],
+    &["NOMAD_JOB_ID", "NOMAD_GROUP_NAME"],
+    &[DOCKER],
+];
+
+/// The names of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Names(BTreeMap<String, String>);
+
+impl Names {
+    /// The names of a record's container: of Docker's addresses, those of the daemon's line.
+    pub(crate) fn of(record: &AttachmentRecord) -> Self {
+        let name = match Line::of(record) {
+            None => return Self::of_args(&record.args),
+            Some(Line::Endpoint(_)) => None,
+            Some(Line::Address(line)) => match line.purpose {
+                Purpose::Container => line.name,
+                Purpose::Gateway => Some("gateway".to_owned()),
+                Purpose::Subnet => Some("subnet".to_owned()),
+            },
+        };
+        Self::of_pairs(name.iter().map(|name| (DOCKER, name.as_str())))
+    }
+
+    /// Reads `CNI_ARGS`; empty if it is invalid.
+    fn of_args(args: &str) -> Self {
+        let args = Args::parse(args).unwrap_or_default();
+        Self::of_pairs(args.iter().filter(|(key, _)| !NO_NAMES.contains(key)))
+    }
+
+    /// The names of a pod.
+    pub(crate) fn of_pod(namespace: Option<&str>, pod: Option<&str>) -> Self {
+        let names = [("K8S_POD_NAMESPACE", namespace), ("K8S_POD_NAME", pod)];
+        let pairs = names.into_iter();
+        Self::of_pairs(pairs.filter_map(|(key, value)| Some((key, value?))))
+    }
+
+    /// The pairs whose values aren't empty.
+    fn of_pairs<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let named = pairs.filter(|(_, value)| !value.is_empty());
+        Self(
+            named
+                .map(|(key, value)| (key.into(), value.into()))
+                .collect(),
+        )
+    }
+
+    /// All pairs.
+    pub(crate) fn pairs(&self) -> &BTreeMap<String, String> {
+        &self.0
+    }
+
+    /// The name in short: `default/web-1`, `shop/frontend`; empty if there is none.
+    pub(crate) fn short(&self) -> String {
+        let name = |keys: &&[&str]| joined(keys.iter().filter_map(|key| self.0.get(*key)), "/");
+        let mut names = OF_SHORT.iter().map(name);
+        names.find(|name| !name.is_empty()).unwrap_or_default()
+    }
+}
+
+/// The first characters of a container ID, for people.
+pub(crate) fn short_id(container: &str) -> &str {
+    container.get(..SHORT).unwrap_or(container)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_and_a_job_are_named_in_short() {
+        for (args, name) in [
+            (
+                "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-1;K8S_POD_INFRA_CONTAINER_ID=8f",
+                "default/web-1",
+            ),
+            ("K8S_POD_NAMESPACE=db;K8S_POD_NAME=db", "db/db"),
+            (
+                "NOMAD_JOB_ID=shop;NOMAD_GROUP_NAME=frontend",
+                "shop/frontend",
+            ),
+            ("K8S_POD_NAME=web", "web"),
+            ("TEAM=blue;IP=10.0.0.9", ""),
+            ("", ""),
+            ("no pair", ""),
+        ] {
+            assert_eq!(Names::of_args(args).short(), name, "{args}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! An address as a cluster has it.
+
+use std::rc::Rc;
+
+use crate::clusters::Cluster;
+
+/// An address as a cluster has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    pub(crate) cluster: Rc<Cluster>,
+    pub(crate) held: cluster::Held,
+    /// Name of the address by which a person finds it in the engine.
+    pub(crate) path: String,
+}
+
+impl Stored {
+    /// The reason not to release the address from here: another machine has created it.
+    pub(crate) fn is_of_another_machine(&self) -> Option<String> {
+        let (node, holder) = (self.cluster.node.as_ref()?, self.held.holder.as_ref()?);
+        (!holder.is_on(node)).then(|| {
+            let machine = holder.machine.as_deref().unwrap_or("unknown");
+            format!("node {}, machine {machine} holds it", holder.node)
+        })
+    }
+}

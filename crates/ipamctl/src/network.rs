@@ -1,0 +1,183 @@
+//! A network of ipam-delegated or host-local, and its folders.
+
+use std::path::PathBuf;
+
+use chain::record::state_dir;
+use cni::{DelegateName, Environment, Error, NetworkConfig, NetworkName, Object};
+use conflist::{Conflist, PluginEntry};
+
+use crate::clusters::engine_of;
+
+/// The IPAM plugin that runs a chain.
+pub(crate) const CHAIN: &str = "ipam-delegated";
+
+/// The reference IPAM plugin; `ipam-da-host-local` uses its directories.
+pub(crate) const HOST_LOCAL: &str = "host-local";
+
+/// The selector with host-local's configuration.
+pub(crate) const RANGES: &str = "ipam-ds-ranges";
+
+/// The selector by rules.
+pub(crate) const RULES: &str = "ipam-ds-rules";
+
+/// The allocator of host-local's directories.
+pub(crate) const ALLOCATOR: &str = "ipam-da-host-local";
+
+/// Default of `ipam.dataDir`, as in host-local.
+const DATA_DIR: &str = "/var/lib/cni/networks";
+
+/// The plugin that brings GC past a main plugin.
+pub(crate) const GC: &str = "ipam-gc";
+
+/// A network.
+#[derive(Clone, Debug)]
+pub(crate) struct Network {
+    pub(crate) name: NetworkName,
+    /// The file that configures it.
+    pub(crate) file: PathBuf,
+    /// The main plugin: the one with the `ipam` section.
+    pub(crate) main: PluginEntry,
+    /// The configuration of the IPAM plugin, without the keys of a call.
+    pub(crate) config: NetworkConfig,
+    /// The delegates; for host-local without a chain, host-local.
+    pub(crate) delegates: Vec<DelegateName>,
+    /// True if the IPAM plugin is host-local itself.
+    pub(crate) is_host_local: bool,
+    /// Folder with the directories of reservations.
+    pub(crate) data_dir: PathBuf,
+    /// Folder with the records.
+    pub(crate) state_dir: PathBuf,
+}
+
+impl Network {
+    /// The network of a conflist; `None` if it has another IPAM plugin.
+    ///
+    /// # Errors
+    ///
+    /// The reason why its configuration can't be used, naming key and value.
+    pub(crate) fn of(
+        conflist: &Conflist,
+        environment: &Environment,
+    ) -> Result<Option<Self>, String> {
+        let is_ours = |plugin: &&PluginEntry| {
+            plugin.kind != GC && matches!(plugin.ipam_type(), Some(CHAIN | HOST_LOCAL))
+        };
+        let main = conflist.plugins.iter().find(is_ours);
+        let network = main.map(|main| Self::read(conflist, main, environment));
+        network.transpose().map_err(|error| error.msg)
+    }
+
+    fn read(
+        conflist: &Conflist,
+        main: &PluginEntry,
+        environment: &Environment,
+    ) -> Result<Self, Error> {
+        let is_host_local = main.ipam_type() == Some(HOST_LOCAL);
+        let mut config = main.request.clone();
+        if is_host_local {
+            // So that a chain can run its DEL. host-local ignores the additional key.
+            config = with_keys(&config, |_, ipam| ipam.set("delegates", &[HOST_LOCAL]))?;
+        }
+        let ipam = config.ipam()?;
+        let delegates: Option<Vec<DelegateName>> = ipam.read("ipam", "delegates")?;
+        let data_dir = ipam.absolute_path("ipam", "dataDir")?;
+        Ok(Self {
+            name: conflist.name.clone(),
+            file: conflist.file.clone(),
+            main: main.clone(),
+            delegates: delegates.unwrap_or_default(),
+            is_host_local,
+            data_dir: data_dir.unwrap_or_else(|| DATA_DIR.into()),
+            state_dir: state_dir(&config, environment)?,
+            config,
+        })
+    }
+
+    /// The `ipam` section.
+    pub(crate) fn ipam(&self) -> Object {
+        self.config.ipam().unwrap_or_default()
+    }
+
+    /// True if one of the delegates has this name.
+    pub(crate) fn has_delegate(&self, name: &str) -> bool {
+        let mut delegates = self.delegates.iter();
+        delegates.any(|delegate| delegate.as_str() == name)
+    }
+
+    /// True if a cluster keeps the addresses, and defines the pools.
+    pub(crate) fn is_of_a_cluster(&self) -> bool {
+        engine_of(&self.delegates).is_some()
+    }
+
+    /// True if addresses are kept in host-local's directories.
+    pub(crate) fn keeps_files(&self) -> bool {
+        self.has_delegate(ALLOCATOR) || self.has_delegate(HOST_LOCAL)
+    }
+}
+
+/// The configuration with changed keys, at its top level and in `ipam`.
+///
+/// # Errors
+///
+/// The configuration, or its `ipam`, is no object.
+pub(crate) fn with_keys(
+    config: &NetworkConfig,
+    change: impl FnOnce(&mut Object, &mut Object),
+) -> Result<NetworkConfig, Error> {
+    let mut object: Object = cni::read("configuration", &config.to_raw())?;
+    let mut ipam = config.ipam()?;
+    change(&mut object, &mut ipam);
+    object.set("ipam", &ipam);
+    NetworkConfig::parse(serde_json::to_vec(&object).expect("an object is JSON"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn network(plugins: &str) -> Result<Option<Network>, String> {
+        let content = format!(r#"{{"cniVersion":"1.0.0","name":"n","plugins":[{plugins}]}}"#);
+        let list = Conflist::parse(Path::new("/nowhere/n.conflist"), content.as_bytes())?;
+        Network::of(&list, &Environment::default())
+    }
+
+    #[test]
+    fn host_local_is_a_chain_of_one_delegate() {
+        let read = network(r#"{"type":"bridge","ipam":{"type":"host-local","dataDir":"/d"}}"#);
+        let network = read.unwrap().unwrap();
+        assert!(network.is_host_local && network.keeps_files());
+        assert_eq!(network.data_dir, Path::new("/d"));
+        let names: Vec<&str> = network.delegates.iter().map(DelegateName::as_str).collect();
+        assert_eq!(names, [HOST_LOCAL]);
+    }
+
+    #[test]
+    fn the_plugin_with_the_ipam_section_counts_in_any_position() {
+        let chain = r#""ipam":{"type":"ipam-delegated","delegates":["a"],"stateDir":"/s"}"#;
+        let read = network(&format!(
+            r#"{{"type":"tuning"}},{{"type":"ptp",{chain}}},{{"type":"ipam-gc",{chain}}}"#
+        ));
+        let ptp = read.unwrap().unwrap();
+        assert_eq!((ptp.main.kind.as_str(), ptp.is_host_local), ("ptp", false));
+        assert_eq!(ptp.state_dir, Path::new("/s"));
+        assert!(
+            network(r#"{"type":"ptp","ipam":{"type":"dhcp"}}"#)
+                .unwrap()
+                .is_none()
+        );
+        assert!(network(r#"{"type":"ptp"}"#).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_wrong_setting_names_the_key() {
+        for (ipam, key) in [
+            (r#""type":"host-local","dataDir":"d""#, "ipam.dataDir"),
+            (r#""type":"ipam-delegated","stateDir":"s""#, "ipam.stateDir"),
+            (r#""type":"ipam-delegated","delegates":7"#, "ipam.delegates"),
+        ] {
+            let error = network(&format!(r#"{{"type":"ptp","ipam":{{{ipam}}}}}"#)).unwrap_err();
+            assert!(error.contains(key), "{error}");
+        }
+    }
+}

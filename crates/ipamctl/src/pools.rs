@@ -1,0 +1,220 @@
+//! The pools of networks: those of their configurations, and those of a cluster.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use chain::record::AttachmentRecord;
+use cni::{Call, Environment, NetworkConfig, NetworkName, Object};
+use docker_ipam_delegated::records::Line;
+use ipam::{IpNet, Pool};
+
+use crate::network::{HOST_LOCAL, Network, RANGES, RULES};
+use crate::output::joined;
+
+/// A pool, and the directory in which its reservations are kept.
+#[derive(Clone, Debug)]
+pub(crate) struct PlacedPool {
+    pub(crate) pool: Pool,
+    /// The directory, or the path of the addresses in a cluster.
+    pub(crate) directory: PathBuf,
+    /// The networks that use it.
+    pub(crate) networks: Vec<NetworkName>,
+}
+
+impl PlacedPool {
+    /// The pool's name, if it has one.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.pool.name.as_ref().map(ipam::PoolName::as_str)
+    }
+
+    /// True if this network uses it, or if it has this name.
+    pub(crate) fn is_of(&self, name: &str) -> bool {
+        let mut networks = self.networks.iter();
+        self.name() == Some(name) || networks.any(|network| network.as_str() == name)
+    }
+
+    /// Its identity: the same ranges in the same directory are one pool. Excluded addresses may
+    /// differ: a selector excludes addresses that it keeps for others.
+    fn key(&self) -> (PathBuf, String) {
+        (self.directory.clone(), self.pool.ranges.to_string())
+    }
+}
+
+/// `mynet: 10.1.0.1-10.1.0.254`, `pool web of mynet: 10.1.0.1-10.1.0.254`.
+impl fmt::Display for PlacedPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = self.name() {
+            write!(f, "pool {name} of ")?;
+        }
+        let networks = joined(&self.networks, ", ");
+        write!(f, "{networks}: {}", self.pool.ranges)
+    }
+}
+
+/// Pools, each once, and the errors of their configuration.
+#[derive(Debug, Default)]
+pub(crate) struct KnownPools {
+    pub(crate) all: Vec<PlacedPool>,
+    /// By network.
+    pub(crate) problems: Vec<(NetworkName, String)>,
+    /// The index of each in [`Self::all`].
+    known: HashMap<(PathBuf, String), usize>,
+}
+
+impl KnownPools {
+    /// Adds the pools of a network's configuration.
+    pub(crate) fn add_configured(&mut self, network: &Network, environment: &Environment) {
+        if network.has_delegate(RANGES) || network.has_delegate(HOST_LOCAL) {
+            self.add_read(network, of_ranges(&network.config, environment));
+        }
+        self.add_read(network, of_catalogue(network));
+    }
+
+    /// Adds the subnet of a Docker network without a conflist, which only records have.
+    pub(crate) fn add_dockers(&mut self, network: &Network, record: &AttachmentRecord) {
+        let Some(Line::Address(line)) = Line::of(record) else {
+            return;
+        };
+        let id: Object = serde_json::from_str(&line.pool).unwrap_or_default();
+        if id.get("conflist").is_some() {
+            return;
+        }
+        let range: Option<IpNet> = id.read("pool", "range").ok().flatten();
+        let (start, end) = (
+            range.map(|part| part.network()),
+            range.map(|part| part.broadcast()),
+        );
+        let mut pool = Object::new();
+        pool.set("space", "docker");
+        pool.set("subnet", &line.subnet);
+        // At the edges of the subnet are its own address and the broadcast address.
+        let is_inner = |ip: &IpAddr| ![line.subnet.network(), line.subnet.broadcast()].contains(ip);
+        pool.set("rangeStart", &start.filter(is_inner));
+        pool.set("rangeEnd", &end.filter(is_inner));
+        if let Ok(pool) = Pool::read("pool", pool) {
+            self.add_of(network, pool);
+        }
+    }
+
+    /// Adds these pools, or the reason why they can't be read.
+    fn add_read(&mut self, network: &Network, read: Result<Vec<Pool>, String>) {
+        match read {
+            Ok(pools) => pools
+                .into_iter()
+                .for_each(|pool| self.add_of(network, pool)),
+            Err(reason) => self.problems.push((network.name.clone(), reason)),
+        }
+    }
+
+    fn add_of(&mut self, network: &Network, pool: Pool) {
+        if network.is_of_a_cluster() {
+            return;
+        }
+        let directory = pool.directory(&network.name).as_str();
+        self.add(PlacedPool {
+            directory: network.data_dir.join(directory),
+            pool,
+            networks: vec![network.name.clone()],
+        });
+    }
+
+    /// Adds a pool, or its networks to the same pool.
+    pub(crate) fn add(&mut self, new: PlacedPool) {
+        match self.known.entry(new.key()) {
+            Entry::Occupied(at) => {
+                let known = &mut self.all[*at.get()];
+                for network in new.networks {
+                    if !known.networks.contains(&network) {
+                        known.networks.push(network);
+                    }
+                }
+            }
+            Entry::Vacant(place) => {
+                place.insert(self.all.len());
+                self.all.push(new);
+            }
+        }
+    }
+}
+
+/// The range sets of host-local's configuration.
+pub(crate) fn of_ranges(
+    config: &NetworkConfig,
+    environment: &Environment,
+) -> Result<Vec<Pool>, String> {
+    let call = Call::new(config.without_call(), environment);
+    let pools = ipam_ds_ranges::pools(&call).map_err(|error| error.msg)?;
+    with_ranges("pools", pools)
+}
+
+/// The pools of the catalogue, of the configuration and of `ipam.poolsDir`, or those of an
+/// array `ipam.pools`.
+fn of_catalogue(network: &Network) -> Result<Vec<Pool>, String> {
+    let pools = if network.has_delegate(RULES) {
+        ipam_ds_rules::pools(&network.config).map_err(|error| error.msg)?
+    } else {
+        // Of another selector, the key may be anything.
+        let pools = network.ipam().read("ipam", "pools");
+        pools.ok().flatten().unwrap_or_default()
+    };
+    with_ranges("ipam.pools", pools)
+}
+
+/// The address space of a cluster's pool.
+pub(crate) fn space_of(pool: &Pool) -> Option<NetworkName> {
+    serde_json::from_str(pool.get("space")?.get()).ok()
+}
+
+/// The pools that have ranges. An allocator knows any other by its name.
+pub(crate) fn with_ranges(path: &str, objects: Vec<Object>) -> Result<Vec<Pool>, String> {
+    let numbered = objects.into_iter().enumerate();
+    numbered
+        .filter(|(_, pool)| Pool::has_ranges(pool))
+        .map(|(i, pool)| Pool::read(&format!("{path}[{i}]"), pool).map_err(|error| error.msg))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(name: &str, ipam: &str) -> Network {
+        let content = format!(
+            r#"{{"cniVersion":"1.0.0","name":"{name}","plugins":[{{"type":"bridge","ipam":{ipam}}}]}}"#
+        );
+        let path = std::path::Path::new("/nowhere/n.conflist");
+        let list = conflist::Conflist::parse(path, content.as_bytes()).unwrap();
+        Network::of(&list, &Environment::default())
+            .unwrap()
+            .unwrap()
+    }
+
+    #[test]
+    fn a_named_pool_of_two_networks_is_one_pool() {
+        let ipam = r#"{"type":"ipam-delegated","delegates":["ipam-ds-rules","ipam-da-host-local"],"pools":{"web":{"subnet":"10.2.0.0/24"},"lan":{}},"rules":[{"pools":["web"]}]}"#;
+        let mut pools = KnownPools::default();
+        for name in ["a", "b"] {
+            pools.add_configured(&network(name, ipam), &Environment::default());
+        }
+        assert_eq!(pools.all.len(), 1);
+        assert_eq!(pools.all[0].name(), Some("web"));
+        assert_eq!(pools.all[0].networks.len(), 2);
+        assert!(pools.all[0].directory.ends_with("networks/pools"));
+    }
+
+    #[test]
+    fn range_sets_are_pools_in_order_and_wrong_ones_are_named() {
+        let mut pools = KnownPools::default();
+        let two = r#"{"type":"host-local","ranges":[[{"subnet":"10.1.0.0/24"}],[{"subnet":"fd00::/64"}]]}"#;
+        pools.add_configured(&network("a", two), &Environment::default());
+        let titles: Vec<String> = pools.all.iter().map(PlacedPool::to_string).collect();
+        let ipv6 = "a: fd00::1-fd00::ffff:ffff:ffff:ffff";
+        assert_eq!(titles, ["a: 10.1.0.1-10.1.0.254", ipv6]);
+        let wrong = r#"{"type":"host-local","subnet":"10.1.0.9/24"}"#;
+        pools.add_configured(&network("b", wrong), &Environment::default());
+        assert!(pools.problems[0].1.contains("10.1.0.9/24"));
+    }
+}

@@ -1,0 +1,126 @@
+//! Failures of requests, by what the caller can do.
+
+use std::error::Error;
+
+use cluster::client::{Ended, is_client_refused, is_distrust, reason};
+use cluster::{Kind, StoreError};
+use hyper_util::client::legacy::Error as ConnectionError;
+use kube::core::Status;
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    /// A creation or a deletion.
+    Write,
+}
+
+impl Access {
+    /// Kind of a failure after which the request may have been executed.
+    fn unanswered(self) -> Kind {
+        match self {
+            Self::Read => Kind::Unreachable,
+            Self::Write => Kind::Lost,
+        }
+    }
+}
+
+/// The failure of a request whose time is up.
+pub(crate) fn ended(ended: Ended, server: &str, access: Access) -> StoreError {
+    match ended {
+        Ended::TimeIsUp => StoreError::new(
+            access.unanswered(),
+            format!("the API server {server} didn't answer in time"),
+        ),
+        Ended::Cancelled => StoreError::new(Kind::Cancelled, "the call was cancelled"),
+    }
+}
+
+/// The failure for an error of `kube`.
+pub(crate) fn failure(error: &kube::Error, server: &str, access: Access) -> StoreError {
+    let (kind, why) = match error {
+        kube::Error::Api(status) => (kind_of_status(status, access), describe(status)),
+        kube::Error::Auth(error) => (Kind::Settings, reason(error)),
+        kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => (Kind::Unable, reason(error)),
+        _ => {
+            let why = reason(error);
+            (kind_without_answer(error, &why, access), why)
+        }
+    };
+    StoreError::new(kind, format!("the API server {server}: {why}"))
+}
+
+/// Kind of an API server's refusal. With 500 or more, and with a proxy's 408, a write may have been
+/// executed.
+fn kind_of_status(status: &Status, access: Access) -> Kind {
+    match status.code {
+        401 | 403 => Kind::Refused,
+        // A list that took so long that its state was compacted; too many requests.
+        410 | 429 => Kind::Unreachable,
+        // etcd's disk is full: nothing was written.
+        500 if status.message.contains("database space exceeded") => Kind::Unable,
+        408 | 500.. => access.unanswered(),
+        _ => Kind::Unable,
+    }
+}
+
+/// Kind of a failure without an answer of the API server.
+fn kind_without_answer(error: &kube::Error, why: &str, access: Access) -> Kind {
+    if is_client_refused(why) || (is_unsent(error) && is_distrust(why)) {
+        Kind::Refused
+    } else if is_unsent(error) {
+        Kind::Unreachable
+    } else {
+        access.unanswered()
+    }
+}
+
+/// True if there was no connection, so that the request wasn't sent.
+fn is_unsent(error: &kube::Error) -> bool {
+    let mut next = Some(error as &(dyn Error + 'static));
+    while let Some(error) = next {
+        let connection = error.downcast_ref::<ConnectionError>();
+        if connection.is_some_and(ConnectionError::is_connect) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+/// The API server's message, with the code.
+fn describe(status: &Status) -> String {
+    let message = status.message.trim();
+    if status.code == 404 && status.details.is_none() {
+        return format!(
+            "{message} (404): the kinds of ipam-delegated.io/v1 are missing, see kubectl get crd pools.ipam-delegated.io addresses.ipam-delegated.io"
+        );
+    }
+    format!("{message} ({})", status.code)
+}
+
+/// True if this error says that this object doesn't exist. A missing kind isn't that.
+pub(crate) fn is_missing(error: &kube::Error, name: &str) -> bool {
+    is_about(error, 404, name)
+}
+
+/// True if this error says that an object of this name exists.
+pub(crate) fn exists(error: &kube::Error, name: &str) -> bool {
+    is_about(error, 409, name)
+        && matches!(error, kube::Error::Api(status) if status.reason == "AlreadyExists")
+}
+
+/// True if this error says that the object of this name is another creation than the expected one.
+pub(crate) fn is_another(error: &kube::Error, name: &str) -> bool {
+    is_about(error, 409, name)
+        && matches!(error, kube::Error::Api(status) if status.reason == "Conflict")
+}
+
+/// True for the API server's answer with this code about an object of this name.
+fn is_about(error: &kube::Error, code: u16, name: &str) -> bool {
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    let named = status.details.as_ref().map(|details| details.name.as_str());
+    status.code == code && named == Some(name)
+}

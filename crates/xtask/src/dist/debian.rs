@@ -1,0 +1,179 @@
+//! Debian package of a release, made by `dpkg-deb` of the release's archive.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::archive::Archive;
+use super::{Release, package};
+use crate::build::Flavour;
+use crate::cargo::run;
+
+/// The folders of the archive, and theirs in the package. podman, nerdctl and containerd of Debian
+/// find plugins in `/usr/lib/cni`.
+const FOLDERS: [(&str, &str); 5] = [
+    ("bin/", "usr/lib/cni/"),
+    ("sbin/", "usr/sbin/"),
+    ("share/", "usr/share/"),
+    ("lib/systemd/", "lib/systemd/"),
+    ("", "usr/share/doc/ipam-delegated/"),
+];
+
+impl Release {
+    /// Name of a package's file.
+    pub(super) fn file_of_package(&self, flavour: Flavour) -> String {
+        let architecture = self.target.short_architecture();
+        format!("{}_{}_{architecture}.deb", package(flavour), self.version)
+    }
+
+    /// The bytes of a package with the content of the release's archive.
+    ///
+    /// # Errors
+    ///
+    /// `dpkg-deb` is missing or fails; an I/O error.
+    pub(super) fn package(&self, flavour: Flavour, archive: Archive) -> Result<Vec<u8>> {
+        let mut package = archive.moved(&FOLDERS);
+        package.replace_in("lib/systemd/", "/usr/local/sbin/", "/usr/sbin/");
+        let architecture = self.target.short_architecture();
+        package.text(
+            "DEBIAN/control",
+            control(flavour, self.version, architecture),
+        );
+        for (name, script) in [
+            ("postinst", include_str!("debian/postinst")),
+            ("prerm", include_str!("debian/prerm")),
+            ("postrm", include_str!("debian/postrm")),
+        ] {
+            package.executable(&[format!("DEBIAN/{name}")], script.as_bytes());
+        }
+        build(package, self.time)
+    }
+}
+
+fn build(mut package: Archive, time: u64) -> Result<Vec<u8>> {
+    package.parents();
+    let folder = tempfile::tempdir()?;
+    let tree = folder.path().join("tree");
+    tar::Archive::new(package.to_tar("", time)?.as_slice()).unpack(&tree)?;
+    let file = folder.path().join("package.deb");
+    let mut dpkg = Command::new("dpkg-deb");
+    // Every time that is later becomes this one.
+    dpkg.env("SOURCE_DATE_EPOCH", time.to_string());
+    dpkg.args(["--root-owner-group", "-Zgzip", "--build"]);
+    run(dpkg.arg(&tree).arg(&file))?;
+    Ok(fs::read(file)?)
+}
+
+fn control(flavour: Flavour, version: &str, architecture: &str) -> String {
+    let (name, other) = (
+        package(flavour),
+        match flavour {
+            Flavour::Normal => package(Flavour::Verbose),
+            Flavour::Verbose => package(Flavour::Normal),
+        },
+    );
+    format!(
+        "Package: {name}\n\
+         Version: {version}\n\
+         Architecture: {architecture}\n\
+         Maintainer: ipam-delegated <root@localhost>\n\
+         Section: net\n\
+         Priority: optional\n\
+         Conflicts: {other}\n\
+         Replaces: {other}\n\
+         Recommends: containernetworking-plugins\n\
+         Description: chain of small IPAM plugins for CNI\n \
+         The plugins, the administrator's command ipamctl, and the plugin of Docker.\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use harness::needs;
+
+    use super::*;
+
+    /// A package with scripts for executables.
+    fn bytes() -> Vec<u8> {
+        let mut archive = Archive::default();
+        let names = ["bin/ipam-delegated", "bin/ipam-gc"].map(str::to_owned);
+        archive.executable(&names, b"#!/bin/sh\n");
+        archive.executable(&["sbin/ipamctl".to_owned()], b"#!/bin/sh\n");
+        archive.text(
+            "lib/systemd/system/ipamctl-gc.service",
+            "ExecStart=/usr/local/sbin/ipamctl gc\n",
+        );
+        archive.text("LICENSE", "Apache-2.0\n");
+        let target = crate::target::Target {
+            triple: "x86_64-unknown-linux-musl".to_owned(),
+        };
+        let release = Release {
+            version: "0.1.0",
+            commit: None,
+            time: 1_700_000_000,
+            target,
+        };
+        assert_eq!(
+            release.file_of_package(Flavour::Normal),
+            "ipam-delegated_0.1.0_amd64.deb"
+        );
+        release.package(Flavour::Normal, archive).unwrap()
+    }
+
+    fn dpkg(root: &Path, words: &[&str]) {
+        fs::create_dir_all(root.join("var/lib/dpkg/info")).unwrap();
+        fs::create_dir_all(root.join("var/lib/dpkg/updates")).unwrap();
+        let status = root.join("var/lib/dpkg/status");
+        if !status.exists() {
+            fs::write(&status, "").unwrap();
+        }
+        let mut dpkg = Command::new("dpkg");
+        dpkg.arg(format!("--root={}", root.display()));
+        let force = [
+            "--force-script-chrootless",
+            "--force-not-root",
+            "--log=/dev/null",
+        ];
+        let output = dpkg.args(force).args(words).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    #[test]
+    fn the_same_content_gives_the_same_bytes() {
+        needs!("/usr/bin/dpkg-deb");
+        assert_eq!(bytes(), bytes());
+    }
+
+    #[test]
+    fn a_purge_removes_what_the_package_brought_and_never_a_record_or_a_reservation() {
+        needs!("root", "/usr/bin/dpkg-deb");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("it.deb");
+        fs::write(&file, bytes()).unwrap();
+        let root = folder.path().join("root");
+        let path = |name: &str| root.join(name);
+        dpkg(&root, &["--install", file.to_str().unwrap()]);
+        assert!(path("usr/lib/cni/ipam-gc").exists() && path("usr/sbin/ipamctl").exists());
+        let unit = fs::read_to_string(path("lib/systemd/system/ipamctl-gc.service")).unwrap();
+        assert_eq!(unit, "ExecStart=/usr/sbin/ipamctl gc\n");
+        let record = "var/lib/cni/ipam-delegated/mynet/box:eth0.json";
+        let reservation = "var/lib/cni/networks/mynet/10.1.0.2";
+        for file in [record, reservation] {
+            fs::create_dir_all(path(file).parent().unwrap()).unwrap();
+            fs::write(path(file), "x").unwrap();
+        }
+        fs::create_dir_all(path("var/lib/cni/ipam-delegated/empty")).unwrap();
+        dpkg(&root, &["--purge", "ipam-delegated"]);
+        assert!(!path("usr/lib/cni/ipam-gc").exists() && !path("usr/sbin/ipamctl").exists());
+        assert!(path(record).exists() && path(reservation).exists());
+        assert!(!path("var/lib/cni/ipam-delegated/empty").exists());
+        // Without a record, the folder goes.
+        dpkg(&root, &["--install", file.to_str().unwrap()]);
+        fs::remove_file(path(record)).unwrap();
+        dpkg(&root, &["--purge", "ipam-delegated"]);
+        assert!(!path("var/lib/cni/ipam-delegated").exists() && path(reservation).exists());
+    }
+}

@@ -1,0 +1,210 @@
+//! Pools of a cluster in etcd.
+
+mod failover;
+mod run_out;
+mod tls;
+mod traffic;
+
+use std::fs;
+use std::path::PathBuf;
+
+use harness::{ETCD, ETCDCTL, EtcdMember, Flavour, Sandbox, needs};
+use serde_json::{Value, json};
+
+use crate::pool_cluster::{PoolCluster, Promise};
+
+/// A member of etcd, and nodes that share its pools.
+pub(crate) struct Cluster {
+    sandbox: Sandbox,
+    etcd: EtcdMember,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self::with(EtcdMember::default())
+    }
+}
+
+impl Cluster {
+    fn with(etcd: EtcdMember) -> Self {
+        Self {
+            sandbox: Sandbox::default().with_network_plugins(Flavour::Normal),
+            etcd,
+        }
+    }
+
+    /// Writes a settings file, and returns its path.
+    fn settings(&self, name: &str, content: &Value) -> PathBuf {
+        let file = self.sandbox.root().join(format!("etcd-{name}.json"));
+        fs::write(&file, content.to_string()).unwrap();
+        file
+    }
+}
+
+impl PoolCluster for Cluster {
+    fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
+    }
+
+    fn allocator(&self) -> &'static str {
+        "ipam-da-etcd"
+    }
+
+    fn keys(&self, node: &str, timeout: &str) -> Value {
+        let content = json!({"endpoints": [self.etcd.url()], "timeout": timeout});
+        json!({"etcd": self.settings(node, &content), "machine": format!("machine-{node}")})
+    }
+
+    fn define(&self, pool: &str, definition: &Value) {
+        let key = format!("/ipam/v1/pools/{pool}");
+        self.etcd.put(&key, &definition.to_string());
+    }
+
+    fn undefine(&self, pool: &str) {
+        self.etcd.ctl(&["del", &format!("/ipam/v1/pools/{pool}")]);
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        let addresses = self.etcd.values("/ipam/v1/addresses/");
+        let mut of_nodes = self.etcd.keys("/ipam/v1/nodes/");
+        of_nodes.sort();
+        let mut indexed = Vec::new();
+        let mut lines = Vec::new();
+        for (ip, value) in addresses {
+            let holder: Value = serde_json::from_str(&value).unwrap();
+            let text = |key: &str| holder[key].as_str().unwrap();
+            indexed.push(format!("{}/{ip}", text("node")));
+            lines.push(format!(
+                "{} {}/{}/{}:{}",
+                harness::ip_of_key(&ip),
+                text("node"),
+                text("network"),
+                text("containerID"),
+                text("ifname")
+            ));
+        }
+        indexed.sort();
+        assert_eq!(indexed, of_nodes, "each address is found by its node");
+        lines.sort();
+        lines
+    }
+
+    /// Each node has them.
+    fn administrator(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn lose(&self, ip: &str) {
+        let octets = ip.split('.').map(|octet| format!("{octet:0>3}"));
+        let name = octets.collect::<Vec<_>>().join(".");
+        self.etcd
+            .ctl(&["del", &format!("/ipam/v1/addresses/{name}")]);
+        for key in self.etcd.keys("/ipam/v1/nodes/") {
+            if key.ends_with(&name) {
+                self.etcd.ctl(&["del", &format!("/ipam/v1/nodes/{key}")]);
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        self.etcd.kill();
+    }
+
+    fn start(&mut self) {
+        self.etcd.restart();
+    }
+}
+
+/// Verifies each promise on a new cluster.
+fn keep(promises: &[Promise]) {
+    for (name, promise) in promises {
+        println!("{name}");
+        promise(&mut Cluster::default());
+    }
+}
+
+#[test]
+fn promises() {
+    needs!(ETCD, ETCDCTL);
+    keep(crate::promises::PROMISES);
+    keep(crate::tools::PROMISES);
+}
+
+#[test]
+fn killed() {
+    needs!(ETCD, ETCDCTL, "trace");
+    keep(crate::killed::PROMISES);
+}
+
+#[test]
+fn another_machine_with_the_nodes_name_releases_nothing_and_says_so() {
+    needs!(ETCD, ETCDCTL);
+    let cluster: &dyn PoolCluster = &Cluster::default();
+    let pools = json!([{"name": "blue", "subnet": "10.0.0.0/29"}]);
+    let config = cluster.config("n1", &pools);
+    cluster.add("c1", &config).result();
+    let before = cluster.addresses();
+    let mut other = config.clone();
+    other["ipam"]["machine"] = json!("another");
+    other["cni.dev/valid-attachments"] = json!([]);
+    cluster.alone("GC", "", &other).run().nothing();
+    let of_machine = "machine machine-n1, and this is node n1, machine another";
+    let refused = cluster.alone("DEL", "c1", &other).run();
+    refused.refused(112, of_machine);
+    assert_eq!(cluster.addresses(), before);
+    // Without the key, the machine is the one of /etc/machine-id.
+    other["ipam"]["machine"] = Value::Null;
+    cluster.alone("GC", "", &other).run().nothing();
+    assert_eq!(cluster.addresses(), before);
+}
+
+#[test]
+fn foreign_content_keeps_its_address() {
+    needs!(ETCD, ETCDCTL);
+    let cluster = Cluster::default();
+    let key = "/ipam/v1/addresses/010.000.000.002";
+    cluster.etcd.put(key, "somebody's note");
+    cluster.etcd.put("/ipam/v1/nodes/n1/010.000.000.002", "");
+    cluster.etcd.put("/ipam/v1/nodes/n1/a note", "x");
+    let of_any: &dyn PoolCluster = &cluster;
+    let pools = json!([{"name": "blue", "subnet": "10.0.0.0/30"}]);
+    let mut config = of_any.config("n1", &pools);
+    let full = "pool blue (10.0.0.1-10.0.0.2) has no address left";
+    of_any.add("c1", &config).refused(11, full);
+    config["cni.dev/valid-attachments"] = json!([]);
+    of_any.alone("GC", "", &config).run().nothing();
+    assert_eq!(cluster.etcd.value(key), "somebody's note");
+}
+
+#[test]
+fn a_wrong_setting_or_definition_is_named_by_its_place() {
+    needs!(ETCD, ETCDCTL);
+    let cluster = Cluster::default();
+    let of_any: &dyn PoolCluster = &cluster;
+    let mut config = of_any.config("n1", &json!([{"name": "blue"}]));
+    let mut refused = |key: &str, value: Value, text: &str| {
+        config["ipam"][key] = value;
+        of_any.alone("ADD", "c1", &config).run().refused(7, text);
+    };
+    refused("etcd", Value::Null, "ipam.etcd is missing");
+    let missing = json!("/nowhere/ipam-etcd.json");
+    refused("etcd", missing, "/nowhere/ipam-etcd.json: No such file");
+    let file = cluster.settings("wrong", &json!({"endpoint": []}));
+    let text = format!("{}: there is no key \"endpoint\"", file.display());
+    refused("etcd", json!(file), &text);
+    let file = cluster.settings("n1", &json!({"endpoints": [cluster.etcd.url()]}));
+    let text = "etcd has no pool \"blue\": etcd:/ipam/v1/pools/blue is missing";
+    refused("etcd", json!(file), text);
+    cluster
+        .etcd
+        .put("/ipam/v1/pools/blue", r#"{"subnet":"10.0.0.0"}"#);
+    let text = "etcd:/ipam/v1/pools/blue.subnet: \"10.0.0.0\" is no subnet";
+    refused("node", json!("n1"), text);
+    cluster.etcd.put("/ipam/v1/pools/blue", "{");
+    refused(
+        "node",
+        json!("n1"),
+        "etcd:/ipam/v1/pools/blue: it is no JSON object",
+    );
+    refused("node", json!("a/b"), "ipam.node: \"a/b\" can't name a node");
+}

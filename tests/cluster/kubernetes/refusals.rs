@@ -1,0 +1,215 @@
+//! What the API server refuses, what isn't the API server, and what others have written.
+
+use std::fs;
+use std::path::Path;
+
+use harness::{ApiProxy, Fate, KUBECTL, KUBERNETES_PROGRAMS, needs};
+use serde_json::{Value, json};
+
+use super::Cluster;
+use super::objects::address;
+use crate::pool_cluster::PoolCluster;
+
+#[test]
+fn a_node_is_told_what_is_wrong_and_no_node_stops_another() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let mut cluster = Cluster::default();
+    a_missing_pool_is_named_as_kubectl_names_it(&cluster);
+    a_node_with_the_token_of_another_one_is_refused(&cluster);
+    what_one_node_writes_stops_no_other_node(&cluster);
+    labels_of_others_and_missing_ones_break_nothing(&cluster);
+    an_address_that_a_finalizer_keeps_is_not_released(&cluster);
+    a_page_is_no_answer(&cluster);
+    a_kubeconfig_is_refused_by_its_key(&cluster);
+    without_the_kinds_nothing_is_taken_for_released(&mut cluster);
+}
+
+fn blue() -> Value {
+    json!([{"name": "blue"}])
+}
+
+fn a_missing_pool_is_named_as_kubectl_names_it(cluster: &Cluster) {
+    let of_any: &dyn PoolCluster = cluster;
+    let config = of_any.config("n1", &json!([{"name": "shop"}]));
+    let text = "Kubernetes has no pool \"shop\": pools.ipam-delegated.io/shop is missing";
+    of_any.add("c1", &config).refused(7, text);
+    cluster.define("blue", &json!({"subnet": "10.0.0.0/28"}));
+}
+
+fn a_node_with_the_token_of_another_one_is_refused(cluster: &Cluster) {
+    let of_any: &dyn PoolCluster = cluster;
+    let mut config = of_any.config("n1", &blue());
+    config["ipam"]["node"] = json!("n2");
+    let text =
+        "node n1 may not change addresses of node n2; ipam.node must be the node of the token";
+    of_any.alone("ADD", "c1", &config).run().refused(113, text);
+    config["ipam"]["kubernetes"]["kubeconfig"] =
+        json!(cluster.api.kubeconfig_with_token("nobody", "wrong"));
+    of_any
+        .alone("ADD", "c1", &config)
+        .run()
+        .refused(113, "(401)");
+}
+
+fn what_one_node_writes_stops_no_other_node(cluster: &Cluster) {
+    let of_any: &dyn PoolCluster = cluster;
+    let kubeconfig = cluster.kubeconfig("n1");
+    let mut foreign = address("10.0.0.3", "10.0.0.3", "n1");
+    foreign["spec"]["pool"] = json!("none");
+    let mut other_space = address("x.10.0.0.4", "10.0.0.4", "n1");
+    other_space["spec"]["space"] = json!("x");
+    for mut object in [foreign, other_space] {
+        object["metadata"]["labels"]["ipam-delegated.io/pool"] = json!("blue");
+        let created = cluster.api.try_create(&kubeconfig, &object);
+        assert!(created.status.success(), "{created:?}");
+    }
+    let config = of_any.config("n2", &blue());
+    of_any.call("STATUS", "", &config).run().nothing();
+    // All but the gateway and the one that is taken.
+    let given: Vec<String> = (0..12)
+        .flat_map(|i| of_any.add(&format!("p{i}"), &config).ips())
+        .collect();
+    assert_eq!(given.len(), 12);
+    assert!(!given.contains(&"10.0.0.3".to_owned()), "{given:?}");
+    of_any.add("p12", &config).refused(11, "no address left");
+    for i in 0..12 {
+        of_any.del(&format!("p{i}"), &config).nothing();
+    }
+    cluster.api.kubectl(&["delete", "ipaddr", "--all"]);
+}
+
+fn labels_of_others_and_missing_ones_break_nothing(cluster: &Cluster) {
+    let of_any: &dyn PoolCluster = cluster;
+    let config = of_any.config("n1", &blue());
+    let object = |container: &str| {
+        let ip = &of_any.add(container, &config).ips()[0];
+        format!("addresses.ipam-delegated.io/{ip}")
+    };
+    let label = |object: &str, label: &str| {
+        cluster
+            .api
+            .kubectl(&["label", "--overwrite", object, label]);
+    };
+    label(&object("c1"), "example.org/team=shop");
+    label(&object("c2"), "ipam-delegated.io/node-");
+    label(&object("c3"), "ipam-delegated.io/attachment=another");
+    for container in ["c1", "c2", "c3"] {
+        of_any.del(container, &config).nothing();
+    }
+    assert_eq!(cluster.addresses(), Vec::<String>::new());
+    // A list finds another one's address by wrong labels, and keeps it.
+    let other = object("c4");
+    let mut attachment = cluster.api.get(&other, &[]).remove(0);
+    let labels = attachment["metadata"]["labels"].take();
+    let text = labels["ipam-delegated.io/attachment"].as_str().unwrap();
+    let mut wrong = address("10.0.0.14", "10.0.0.14", "n2");
+    wrong["metadata"]["labels"]["ipam-delegated.io/attachment"] = json!(text);
+    let kubeconfig = cluster.kubeconfig("n2");
+    let created = cluster.api.try_create(&kubeconfig, &wrong);
+    assert!(created.status.success(), "{created:?}");
+    // An administrator may do this, too.
+    label(
+        "addresses.ipam-delegated.io/10.0.0.14",
+        "ipam-delegated.io/node=n1",
+    );
+    of_any.alone("DEL", "c4", &config).run().nothing();
+    assert_eq!(cluster.addresses(), ["10.0.0.14 n2/storage/c1:net1"]);
+    cluster.api.kubectl(&["delete", "ipaddr", "--all"]);
+    of_any.del("c4", &config).nothing();
+}
+
+fn an_address_that_a_finalizer_keeps_is_not_released(cluster: &Cluster) {
+    let of_any: &dyn PoolCluster = cluster;
+    let config = of_any.config_within("n1", &blue(), "2s");
+    let ip = &of_any.add("c1", &config).ips()[0];
+    let object = format!("addresses.ipam-delegated.io/{ip}");
+    let set = |finalizers: &str| {
+        let patch = format!(r#"{{"metadata":{{"finalizers":{finalizers}}}}}"#);
+        cluster
+            .api
+            .kubectl(&["patch", &object, "--type=merge", "-p", &patch]);
+    };
+    set(r#"["example.org/audit"]"#);
+    for _ in 0..2 {
+        of_any.del("c1", &config).refused(11, "example.org/audit");
+        assert_eq!(cluster.addresses().len(), 1);
+    }
+    set("null");
+    of_any.del("c1", &config).nothing();
+    assert_eq!(cluster.addresses(), Vec::<String>::new());
+}
+
+/// Something in front of the API server answers for it.
+fn a_page_is_no_answer(cluster: &Cluster) {
+    let of_any: &dyn PoolCluster = cluster;
+    let direct = of_any.config_within("n1", &blue(), "1s");
+    let proxy = ApiProxy::start(&cluster.api);
+    let config = cluster.behind(&proxy, &direct);
+    of_any.alone("ADD", "c1", &direct).run().result();
+    for status in [200, 404, 403, 503] {
+        proxy.decide(move |_| Fate::Refused(status, Vec::new(), "<html>".to_owned()));
+        for command in ["ADD", "DEL"] {
+            let output = of_any.alone(command, "c1", &config).run();
+            assert!([11, 113].contains(&output.code()), "{status}: {output:?}");
+        }
+        assert_eq!(cluster.addresses().len(), 1, "{status}");
+    }
+    of_any.alone("DEL", "c1", &direct).run().nothing();
+}
+
+fn a_kubeconfig_is_refused_by_its_key(cluster: &Cluster) {
+    let of_any: &dyn PoolCluster = cluster;
+    let config = of_any.config("n1", &blue());
+    let original = cluster.kubeconfig("n1");
+    let content: Value = serde_json::from_slice(&fs::read(&original).unwrap()).unwrap();
+    let file = cluster.sandbox.root().join("wrong.kubeconfig");
+    let refused = |content: &str, code: u64, text: &str| {
+        fs::write(&file, content).unwrap();
+        let mut config = config.clone();
+        config["ipam"]["kubernetes"]["kubeconfig"] = json!(file);
+        of_any.alone("ADD", "c1", &config).run().refused(code, text);
+    };
+    let with = |part: &str, key: &str, value: Value| {
+        let mut content = content.clone();
+        content[format!("{part}s")][0][part][key] = value;
+        content.to_string()
+    };
+    let path = file.to_str().unwrap();
+    refused("{", 7, path);
+    refused("{}", 7, path);
+    let exec = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/true"});
+    refused(&with("user", "exec", exec), 7, "exec");
+    let proxy = json!("http://proxy.example:3128");
+    refused(&with("cluster", "proxy-url", proxy), 7, "proxy-url");
+    let mut without_token: Value =
+        serde_json::from_str(&with("user", "token", Value::Null)).unwrap();
+    without_token["users"][0]["user"] = json!({"tokenFile": "/nowhere/token"});
+    refused(&without_token.to_string(), 7, "/nowhere/token");
+    // Another authority than the one that has signed the API server's certificate.
+    let other = harness::Authority::new(&cluster.sandbox.root().join("authority"));
+    let ca = json!(other.ca());
+    refused(
+        &with("cluster", "certificate-authority", ca),
+        113,
+        "certificate",
+    );
+    // A name of a variable for proxies is ignored: it is meant for images.
+    let kubeconfig = Path::new(&original);
+    assert!(kubeconfig.exists());
+    let call = of_any.alone("ADD", "c1", &config);
+    call.env("HTTPS_PROXY", "http://127.0.0.1:9").run().result();
+    of_any.alone("DEL", "c1", &config).run().nothing();
+}
+
+fn without_the_kinds_nothing_is_taken_for_released(cluster: &mut Cluster) {
+    let of_any: &dyn PoolCluster = cluster;
+    let config = of_any.config_within("n1", &blue(), "1s");
+    of_any.add("c1", &config).result();
+    let kinds = ["pools.ipam-delegated.io", "addresses.ipam-delegated.io"];
+    cluster
+        .api
+        .kubectl(&[&["delete", "crd"], &kinds[..]].concat());
+    let text = "the kinds of ipam-delegated.io/v1 are missing";
+    of_any.add("c2", &config).refused(11, text);
+    of_any.del("c1", &config).refused(11, text);
+}

@@ -1,0 +1,203 @@
+//! What `ipamctl` does with a person's kubeconfig, and with the installed one.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::mpsc::channel;
+
+use harness::{ApiProxy, Fate, KUBECTL, KUBERNETES_PROGRAMS, KubernetesApi, ProxiedRequest, needs};
+use serde_json::{Value, json};
+
+use super::Cluster;
+use super::objects::address;
+use crate::pool_cluster::PoolCluster;
+
+const NODES: &str = "/api/v1/nodes";
+
+#[test]
+fn an_administrator_sees_and_changes_what_all_nodes_hold() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let mut cluster = Cluster::default();
+    cluster.define("lan", &json!({"subnet": "10.0.0.0/24"}));
+    of_deleted_nodes_only_what_the_first_look_saw_is_released(&cluster);
+    a_kubeconfig_of_a_person_may_execute(&cluster);
+    a_list_of_containers_is_of_one_node(&cluster);
+    the_installed_kubeconfig_leads_to_the_cluster(&cluster);
+    a_restored_api_server_is_reconciled_with_a_persons_rights(&mut cluster);
+}
+
+fn text(path: &std::path::Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn put_node(cluster: &Cluster, name: &str) {
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+    cluster.api.succeed("POST", NODES, &node);
+}
+
+fn of_deleted_nodes_only_what_the_first_look_saw_is_released(cluster: &Cluster) {
+    let of_any: &dyn PoolCluster = cluster;
+    for node in ["n1", "n2"] {
+        put_node(cluster, node);
+    }
+    cluster.api.apply(&json!([
+        address("10.0.0.2", "10.0.0.2", "n1"),
+        address("10.0.0.3", "10.0.0.3", "gone"),
+        address("10.0.0.4", "10.0.0.4", "comes-back"),
+    ]));
+    let before = of_any.addresses();
+    let shown = of_any.ipamctl(
+        "n1",
+        &[
+            "node-forget",
+            "--deleted",
+            "--kubeconfig",
+            text(&cluster.api.kubeconfig()),
+        ],
+    );
+    let shown = shown.run();
+    assert_eq!(shown.status.code(), Some(1), "{shown:?}");
+    assert!(shown.stdout.contains("10.0.0.3") && shown.stdout.contains("10.0.0.4"));
+    assert_eq!(of_any.addresses(), before);
+
+    let proxy = ApiProxy::start(&cluster.api);
+    let (first_look, looked) = channel();
+    let (go_on, second_look) = channel::<()>();
+    let mut looks = 0;
+    proxy.decide(move |request: &ProxiedRequest| {
+        if request.path.starts_with(NODES) {
+            looks += 1;
+            match looks {
+                1 => first_look.send(()).unwrap(),
+                _ => second_look.recv().unwrap(),
+            }
+        }
+        Fate::Answered
+    });
+    let kubeconfig = proxy.kubeconfig_like(&cluster.api, &cluster.api.kubeconfig());
+    let forget = [
+        "node-forget",
+        "--deleted",
+        "--yes",
+        "--between-looks=100ms",
+        "--kubeconfig",
+        text(&kubeconfig),
+    ];
+    let running = of_any.ipamctl("n1", &forget).start();
+    looked.recv().unwrap();
+    put_node(cluster, "comes-back");
+    cluster.api.apply(&address("10.0.0.5", "10.0.0.5", "gone"));
+    go_on.send(()).unwrap();
+    let output = running.output();
+    assert!(output.status.success(), "{output:?}");
+    let ips = of_any.addresses();
+    let ips: Vec<&str> = ips
+        .iter()
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    assert_eq!(ips, ["10.0.0.2", "10.0.0.4", "10.0.0.5"], "{output:?}");
+    cluster.api.kubectl(&["delete", "ipaddr", "--all"]);
+}
+
+fn a_kubeconfig_of_a_person_may_execute(cluster: &Cluster) {
+    let of_any: &dyn PoolCluster = cluster;
+    let original = fs::read(cluster.api.kubeconfig()).unwrap();
+    let mut content: Value = serde_json::from_slice(&original).unwrap();
+    let token = content["users"][0]["user"]["token"].take();
+    let credential = json!({
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": token},
+    });
+    content["users"][0]["user"] = json!({"exec": {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "/bin/echo",
+        "args": [credential.to_string()],
+        "interactiveMode": "Never",
+    }});
+    let file = cluster.sandbox.root().join("exec.kubeconfig");
+    fs::write(&file, content.to_string()).unwrap();
+    let words = ["pools", "--json", "--kubeconfig", text(&file)];
+    let pools = of_any.ipamctl("n1", &words).run().result();
+    assert_eq!(pools[0]["pool"], "lan");
+}
+
+fn a_list_of_containers_is_of_one_node(cluster: &Cluster) {
+    let of_any: &dyn PoolCluster = cluster;
+    let kubeconfig = cluster.api.kubeconfig();
+    for command in ["leaks", "gc"] {
+        let words = [command, "--valid", "-", "--kubeconfig", text(&kubeconfig)];
+        let output = of_any.ipamctl("n1", &words).stdin("c1\n").run();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(output.stderr.contains("without --kubeconfig"), "{output:?}");
+    }
+}
+
+/// The kubeconfig of a node as its installer writes it, among the conflists.
+fn install_kubeconfig(cluster: &Cluster, node: &str) -> PathBuf {
+    let mut content: Value =
+        serde_json::from_slice(&fs::read(cluster.kubeconfig(node)).unwrap()).unwrap();
+    content["contexts"][0]["context"]["extensions"] =
+        json!([{"name": "ipam-delegated.io", "extension": {"node": node}}]);
+    let file = cluster.sandbox.conf_dir().join("ipam-delegated.kubeconfig");
+    fs::write(&file, content.to_string()).unwrap();
+    file
+}
+
+/// With Multus, and without a record.
+fn the_installed_kubeconfig_leads_to_the_cluster(cluster: &Cluster) {
+    let of_any: &dyn PoolCluster = cluster;
+    cluster.api.apply(&json!([
+        address("10.0.0.2", "10.0.0.2", "n1"),
+        address("10.0.0.3", "10.0.0.3", "n2"),
+    ]));
+    let file = install_kubeconfig(cluster, "n1");
+    let words = [
+        "leaks",
+        "--valid",
+        "-",
+        "--yes",
+        "--older-than",
+        "0s",
+        "--json",
+    ];
+    let leaks = of_any.ipamctl("n1", &words).stdin("c9\n").run();
+    assert_eq!(leaks.status.code(), Some(1), "{leaks:?}");
+    assert!(leaks.stdout.contains("10.0.0.2") && !leaks.stdout.contains("10.0.0.3"));
+    let release = of_any.ipamctl("n1", &["release", "10.0.0.2"]).run();
+    assert!(release.status.success(), "{release:?}");
+    assert_eq!(of_any.addresses(), ["10.0.0.3 n2/storage/c1:net1"]);
+    fs::remove_file(file).unwrap();
+    cluster.api.kubectl(&["delete", "ipaddr", "--all"]);
+}
+
+/// etcd is set back. The node's token may be of a pod that the older state doesn't know.
+fn a_restored_api_server_is_reconciled_with_a_persons_rights(cluster: &mut Cluster) {
+    let config = (&*cluster as &dyn PoolCluster).config("n1", &json!([{"name": "lan"}]));
+    let of_any: &dyn PoolCluster = cluster;
+    of_any.add("stale", &config).result();
+    let snapshot = cluster.api.snapshot();
+    let of_any: &dyn PoolCluster = cluster;
+    let lost = of_any.add("lost", &config).ips();
+    of_any.del("stale", &config).nothing();
+    let node_file = cluster.kubeconfig("n1");
+    cluster.api.restore(&snapshot);
+    let of_any: &dyn PoolCluster = cluster;
+    let known = of_any.addresses();
+    assert!(known[0].contains("stale") && known.len() == 1, "{known:?}");
+    fs::write(node_file, "{}").unwrap();
+    let kubeconfig = cluster.api.kubeconfig();
+    let reconcile = |words: &[&str]| {
+        let words = [&["reconcile", "--kubeconfig", text(&kubeconfig)], words].concat();
+        of_any.ipamctl("n1", &words).run()
+    };
+    let refused = reconcile(&[]);
+    assert!(refused.stderr.contains("--node is missing"), "{refused:?}");
+    let output = reconcile(&["--node", "n1"]);
+    assert!(output.status.success(), "{output:?}");
+    let again = format!("{} n1/testnet/lost:eth0", lost[0]);
+    assert!(of_any.addresses().contains(&again), "{output:?}");
+    let path = KubernetesApi::path("addresses", &lost[0]);
+    let object = cluster.api.succeed("GET", &path, &Value::Null);
+    let labels = &object["metadata"]["labels"];
+    assert_eq!(labels["ipam-delegated.io/node"], "n1");
+}

@@ -1,0 +1,14 @@
+//! One pool for many nodes: promises that hold for each engine, the tests of etcd and of Kubernetes'
+//! API, and traffic under faults.
+//!
+//! Needs: root, etcd, strace, kubectl, the programs of a Kubernetes control plane. Takes six minutes.
+
+mod etcd;
+mod killed;
+mod kubernetes;
+mod pool_cluster;
+mod promises;
+mod tools;
+mod traffic;
+
+harness::print_left_out_at_the_end!();

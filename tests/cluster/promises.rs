@@ -1,0 +1,213 @@
+//! What an allocator of a cluster's pool promises, for each engine.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::pool_cluster::{PoolCluster, Promise};
+
+/// All promises of this file.
+pub(crate) const PROMISES: &[Promise] = &[
+    (
+        "a container gets an address and DEL releases it",
+        a_container_gets_an_address_and_del_releases_it,
+    ),
+    (
+        "pools that overlap share their addresses",
+        pools_that_overlap_share_their_addresses,
+    ),
+    (
+        "several pools give an address each or none",
+        several_pools_give_an_address_each_or_none,
+    ),
+    (
+        "a definition is read by each call",
+        a_definition_is_read_by_each_call,
+    ),
+    (
+        "a requested address is given or its holder named",
+        a_requested_address_is_given_or_its_holder_named,
+    ),
+    (
+        "GC releases what is this node's and this network's",
+        gc_releases_what_is_this_nodes_and_this_networks,
+    ),
+    (
+        "a DEL without a result finds the addresses",
+        a_del_without_a_result_finds_the_addresses,
+    ),
+    (
+        "a DEL under another node's name says so",
+        a_del_under_another_nodes_name_says_so,
+    ),
+    (
+        "what fails while the engine is away is made up for later",
+        what_fails_while_the_engine_is_away_is_made_up_for_later,
+    ),
+];
+
+fn small() -> Value {
+    json!([{"name": "blue", "subnet": "10.0.0.0/29"}])
+}
+
+fn a_container_gets_an_address_and_del_releases_it(cluster: &mut dyn PoolCluster) {
+    let config = cluster.config("n1", &small());
+    let result = cluster.add("c1", &config).result();
+    assert_eq!(result["ips"][0]["gateway"], "10.0.0.1");
+    let address = result["ips"][0]["address"].as_str().unwrap();
+    let ip = address.strip_suffix("/29").unwrap();
+    assert_eq!(cluster.addresses(), [format!("{ip} n1/testnet/c1:eth0")]);
+    let mut check = config.clone();
+    check["prevResult"] = result;
+    cluster.call("CHECK", "c1", &check).run().nothing();
+    cluster.del("c1", &config).nothing();
+    cluster.del("c1", &config).nothing();
+    assert_eq!(cluster.addresses(), Vec::<String>::new());
+    check["prevResult"]["pools"] = small();
+    assert_eq!(cluster.alone("CHECK", "c1", &check).run().code(), 112);
+}
+
+/// Or a pool that was renamed. The last free address is found by a list, which counts what other
+/// pools have given, too.
+fn pools_that_overlap_share_their_addresses(cluster: &mut dyn PoolCluster) {
+    let definition = json!({"subnet": "10.0.0.0/28", "exclude": ["10.0.0.2"]});
+    for pool in ["blue", "green"] {
+        cluster.define(pool, &definition);
+    }
+    let [blue, green] = [("n1", "blue"), ("n2", "green")]
+        .map(|(node, pool)| cluster.config(node, &json!([{"name": pool}])));
+    let given: BTreeSet<String> = (0..11)
+        .flat_map(|i| cluster.add(&format!("c{i}"), &blue).ips())
+        .collect();
+    let last = cluster.add("c11", &green).ips();
+    assert_eq!(given.len() + last.len(), 12);
+    assert!(!given.contains(&last[0]));
+    assert!(!given.contains("10.0.0.1") && !given.contains("10.0.0.2"));
+    let full = "pool green (10.0.0.1-10.0.0.14) has no address left: all 12 are reserved";
+    cluster.add("c12", &green).refused(11, full);
+    cluster.call("STATUS", "", &green).run().refused(50, full);
+    cluster.del("c0", &blue).nothing();
+    cluster.call("STATUS", "", &green).run().nothing();
+}
+
+fn several_pools_give_an_address_each_or_none(cluster: &mut dyn PoolCluster) {
+    let pools = json!([
+        {"name": "blue", "subnet": "10.0.0.0/24"},
+        {"name": "six", "subnet": "fd00::/64"},
+        {"subnet": "10.0.1.0/30"},
+    ]);
+    let config = cluster.config("n1", &pools);
+    let given = cluster.add("c1", &config).ips();
+    assert_eq!(given.len(), 3);
+    assert_eq!(given[2], "10.0.1.2");
+    let before = cluster.addresses();
+    assert_eq!(before.len(), 3);
+    let full = cluster.add("c2", &config);
+    full.refused(11, "pool 2 of network testnet");
+    assert_eq!(cluster.addresses(), before);
+    cluster.del("c1", &config).nothing();
+    assert_eq!(cluster.addresses(), Vec::<String>::new());
+}
+
+fn a_definition_is_read_by_each_call(cluster: &mut dyn PoolCluster) {
+    let config = cluster.config("n1", &json!([{"name": "blue"}]));
+    cluster.define("blue", &json!({"subnet": "10.0.0.0/30"}));
+    assert_eq!(cluster.add("c1", &config).ips(), ["10.0.0.2"]);
+    assert_eq!(cluster.add("c2", &config).code(), 11);
+    cluster.define("blue", &json!({"subnet": "10.1.0.0/30"}));
+    assert_eq!(cluster.add("c3", &config).ips(), ["10.1.0.2"]);
+    cluster.undefine("blue");
+    cluster.add("c4", &config).refused(7, "no pool \"blue\"");
+    // An address outside of today's pools stays until its container ends.
+    assert_eq!(cluster.addresses().len(), 2);
+    cluster.del("c1", &config).nothing();
+    cluster.del("c3", &config).nothing();
+    assert_eq!(cluster.addresses(), Vec::<String>::new());
+}
+
+fn a_requested_address_is_given_or_its_holder_named(cluster: &mut dyn PoolCluster) {
+    let pools = json!([{"name": "blue", "subnet": "10.0.0.0/29", "exclude": ["10.0.0.4"],
+        "requested-ip": "10.0.0.4"}]);
+    let [one, two] = ["n1", "n2"].map(|node| cluster.config(node, &pools));
+    assert_eq!(cluster.add("c1", &one).ips(), ["10.0.0.4"]);
+    let holder = "is reserved to c1 eth0 of network testnet on node n1";
+    cluster.add("c2", &two).refused(111, holder);
+    assert_eq!(cluster.addresses().len(), 1);
+}
+
+fn gc_releases_what_is_this_nodes_and_this_networks(cluster: &mut dyn PoolCluster) {
+    let [one, two] = ["n1", "n2"].map(|node| cluster.config(node, &small()));
+    let mut other = one.clone();
+    other["name"] = json!("othernet");
+    for (container, config) in [("a", &one), ("b", &one), ("c", &two), ("d", &other)] {
+        cluster.add(container, config).result();
+    }
+    let mut gc = one.clone();
+    gc["cni.dev/valid-attachments"] = json!([{"containerID": "b", "ifname": "eth0"}]);
+    cluster.alone("GC", "", &gc).run().nothing();
+    let addresses = cluster.addresses();
+    let mut left: Vec<&str> = addresses
+        .iter()
+        .map(|line| line.split_once(' ').unwrap().1)
+        .collect();
+    left.sort_unstable();
+    let expected = [
+        "n1/othernet/d:eth0",
+        "n1/testnet/b:eth0",
+        "n2/testnet/c:eth0",
+    ];
+    assert_eq!(left, expected);
+}
+
+/// containerd calls DEL again when it removes a sandbox that it has stopped.
+fn a_del_without_a_result_finds_the_addresses(cluster: &mut dyn PoolCluster) {
+    let config = cluster.config("n1", &small());
+    cluster.add("other", &config).result();
+    let before = cluster.addresses();
+    cluster.alone("ADD", "c1", &config).run().result();
+    cluster.alone("DEL", "c1", &config).run().nothing();
+    assert_eq!(cluster.addresses(), before);
+    // In a rollback, what is left is an earlier ADD's.
+    cluster.alone("ADD", "c1", &config).run().result();
+    let rollback = cluster.alone("DEL", "c1", &config);
+    rollback.env("IPAM_DELEGATED_ROLLBACK", "1").run().nothing();
+    assert_eq!(cluster.addresses().len(), 2);
+    cluster.alone("DEL", "c1", &config).run().nothing();
+    assert_eq!(cluster.addresses(), before);
+}
+
+/// The node was renamed: what it holds is released under its former name.
+fn a_del_under_another_nodes_name_says_so(cluster: &mut dyn PoolCluster) {
+    let config = cluster.config("n1", &small());
+    let result = cluster.add("c1", &config).result();
+    let before = cluster.addresses();
+    let mut renamed = cluster.config("n2", &small());
+    renamed["prevResult"] = result;
+    renamed["prevResult"]["pools"] = small();
+    let text = "on node n1";
+    let refused = cluster.alone("DEL", "c1", &renamed).run();
+    refused.refused(112, text);
+    assert_eq!(cluster.addresses(), before);
+    cluster.del("c1", &config).nothing();
+    cluster.alone("DEL", "c1", &renamed).run().nothing();
+}
+
+fn what_fails_while_the_engine_is_away_is_made_up_for_later(cluster: &mut dyn PoolCluster) {
+    let pools = small();
+    let config = cluster.config("n1", &pools);
+    cluster.add("c1", &config).result();
+    cluster.stop();
+    let impatient = cluster.config_within("n1", &pools, "500ms");
+    assert_eq!(cluster.add("c2", &impatient).code(), 11);
+    assert_eq!(cluster.call("STATUS", "", &impatient).run().code(), 50);
+    // How the engine is reached is read now; the record has the rest.
+    assert_eq!(cluster.del("c1", &impatient).code(), 11);
+    let records = cluster.sandbox().root().join("n1/state/testnet");
+    assert!(records.join("c1:eth0.json").exists());
+    cluster.start();
+    assert_eq!(cluster.addresses().len(), 1);
+    cluster.del("c1", &config).nothing();
+    assert_eq!(cluster.addresses(), Vec::<String>::new());
+    assert_eq!(fs::read_dir(records).map_or(0, Iterator::count), 0);
+}

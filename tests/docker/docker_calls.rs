@@ -1,0 +1,316 @@
+//! Each call of Docker's IPAM protocol: single calls, and those of a recorded dockerd.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+
+use harness::{DockerDaemon, Sandbox, read_docker_answer, repository};
+use serde_json::{Value, json};
+
+use harness::waiting::wait_for;
+
+pub(crate) const LOCAL: &str = "ipam-delegated-local";
+
+/// Default pools that no route of the machine is likely to overlap with.
+const POOLS: &[&str] = &[
+    "--default-pool=10.201.0.0/16,24",
+    "--default-pool=fdc7:1bd2:201::/48,64",
+];
+
+pub(crate) fn start(sandbox: &Sandbox) -> DockerDaemon {
+    DockerDaemon::start(sandbox, POOLS)
+}
+
+/// The answer to a request for a pool.
+pub(crate) fn request_pool(daemon: &DockerDaemon, pool: &str, sub_pool: &str, v6: bool) -> Value {
+    let body =
+        json!({"AddressSpace": LOCAL, "Pool": pool, "SubPool": sub_pool, "Options": {}, "V6": v6});
+    daemon.call("/IpamDriver.RequestPool", &body).body
+}
+
+fn request_gateway(daemon: &DockerDaemon, pool: &str, ip: &str) -> Value {
+    let options = json!({"RequestAddressType": "com.docker.network.gateway"});
+    let body = json!({"PoolID": pool, "Address": ip, "Options": options});
+    daemon.call("/IpamDriver.RequestAddress", &body).body
+}
+
+/// Checks that all pools and addresses are released.
+pub(crate) fn assert_empty(sandbox: &Sandbox) {
+    wait_for(|| sandbox.docker_files("addresses").is_empty());
+    // Not even a directory.
+    let left = fs::read_dir(sandbox.data_dir()).into_iter().flatten();
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn the_calls_of_a_real_dockerd_get_the_answers_that_it_worked_with() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let recorded = repository().join("testdata/docker/ipam-driver-20.10.24.jsonl");
+    let mut paths = BTreeSet::new();
+    for (i, line) in fs::read_to_string(recorded).unwrap().lines().enumerate() {
+        let call: Value = serde_json::from_str(line).unwrap();
+        let (path, body) = (
+            call["path"].as_str().unwrap(),
+            call["body"].as_str().unwrap(),
+        );
+        let answer = daemon.try_call(path, body).unwrap();
+        assert_eq!(
+            (answer.status, &answer.body),
+            (200, &call["answer"]),
+            "{i}: {path} {body}"
+        );
+        paths.insert(path.to_owned());
+    }
+    let expected = [
+        "/IpamDriver.GetCapabilities",
+        "/IpamDriver.GetDefaultAddressSpaces",
+        "/IpamDriver.ReleaseAddress",
+        "/IpamDriver.ReleasePool",
+        "/IpamDriver.RequestAddress",
+        "/IpamDriver.RequestPool",
+        "/Plugin.Activate",
+    ];
+    assert_eq!(paths, expected.map(str::to_owned).into());
+    assert_empty(&sandbox);
+}
+
+#[test]
+fn what_is_no_call_gets_an_http_error_and_what_cannot_be_done_gets_err() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let status = |path: &str, body: &str| daemon.try_call(path, body).unwrap().status;
+    for path in [
+        "/",
+        "/IpamDriver.Unknown",
+        "/NetworkDriver.AllocateNetwork",
+        "/Plugin.activate",
+    ] {
+        assert_eq!(status(path, "{}"), 404, "{path}");
+    }
+    for body in [
+        "",
+        "{",
+        "[]",
+        "null",
+        "{\"AddressSpace\": 7}",
+        "{\"Options\": [1]}",
+    ] {
+        assert_eq!(status("/IpamDriver.RequestPool", body), 400, "{body}");
+    }
+    assert_eq!(status("/IpamDriver.ReleasePool", "{}"), 400);
+    assert_eq!(
+        status("/IpamDriver.RequestAddress", r#"{"Address":"10.0.0.1"}"#),
+        400
+    );
+    assert_eq!(status("/NetworkDriver.DiscoverNew", "["), 400);
+    for call in [
+        "CreateNetwork",
+        "DeleteNetwork",
+        "CreateEndpoint",
+        "DeleteEndpoint",
+        "EndpointOperInfo",
+        "Join",
+        "Leave",
+    ] {
+        assert_eq!(
+            status(&format!("/NetworkDriver.{call}"), "{}"),
+            400,
+            "{call}"
+        );
+    }
+    // Calls with GET or invalid text are refused.
+    for (request, status) in [
+        (&b"GET /Plugin.Activate HTTP/1.1\r\nHost: x\r\n\r\n"[..], 405),
+        (
+            b"POST /IpamDriver.RequestPool HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n\xff\xfe",
+            400,
+        ),
+    ] {
+        let mut stream = UnixStream::connect(sandbox.docker_socket()).unwrap();
+        stream.write_all(request).unwrap();
+        assert_eq!(read_docker_answer(&stream).unwrap().status, status);
+    }
+    // These calls need no payload.
+    assert_eq!(status("/Plugin.Activate", "{"), 200);
+    assert_eq!(status("/IpamDriver.GetCapabilities", ""), 200);
+    let message = daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": "nobody's"}));
+    assert_eq!(
+        message,
+        "PoolID: \"nobody's\" is no pool of this daemon: expected ident at line 1 column 2"
+    );
+}
+
+#[test]
+fn a_gateway_is_reserved_and_nobody_elses() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let pool = daemon.pool("10.9.0.0/29", &json!({}));
+    assert_eq!(
+        request_gateway(&daemon, &pool, "")["Address"],
+        "10.9.0.1/29"
+    );
+    let body = json!({"PoolID": pool, "Address": "10.9.0.1"});
+    let refused = daemon.err("/IpamDriver.RequestAddress", &body);
+    assert!(refused.ends_with("10.9.0.1 is a gateway"), "{refused}");
+    // Two networks of one subnet, such as macvlan's on two parents.
+    let part = request_pool(&daemon, "10.9.0.0/29", "10.9.0.0/30", false);
+    let part = part["PoolID"].as_str().unwrap();
+    assert_eq!(
+        request_gateway(&daemon, part, "10.9.0.6")["Address"],
+        "10.9.0.6/29"
+    );
+    let given: Vec<String> = [part, part, &pool, &pool]
+        .iter()
+        .map(|pool| daemon.address(pool, ""))
+        .collect();
+    assert_eq!(given, ["10.9.0.2", "10.9.0.3", "10.9.0.4", "10.9.0.5"]);
+    let refused = daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": pool}));
+    assert!(
+        refused.contains("pool 10.9.0.0/29: no address left: all 6 are reserved"),
+        "{refused}"
+    );
+    // A failed creation of the network doesn't give it back.
+    assert_eq!(
+        request_gateway(&daemon, part, "10.9.0.6")["Address"],
+        "10.9.0.6/29"
+    );
+    assert!(request_gateway(&daemon, part, "10.9.0.4")["Err"].is_string());
+    for _ in 0..2 {
+        daemon.release(part, "10.9.0.6");
+    }
+    assert!(!sandbox.reserved("docker").contains(&"10.9.0.6".to_owned()));
+}
+
+#[test]
+fn a_gateway_that_no_container_could_use_or_that_takes_all_is_refused() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let pool = daemon.pool("10.9.0.0/24", &json!({}));
+    for (ip, why) in [
+        ("10.9.0.0", "network's own address of 10.9.0.0/24"),
+        ("10.9.0.255", "broadcast address of 10.9.0.0/24"),
+    ] {
+        let refused = request_gateway(&daemon, &pool, ip);
+        let said = refused["Err"].as_str().unwrap();
+        assert!(said.contains(ip) && said.contains(why), "{said}");
+    }
+    let alone = request_pool(&daemon, "10.9.1.0/24", "10.9.1.1/32", false);
+    let alone = alone["PoolID"].as_str().unwrap();
+    for ip in ["", "10.9.1.1"] {
+        let refused = request_gateway(&daemon, alone, ip);
+        let said = refused["Err"].as_str().unwrap();
+        assert!(
+            said.contains("only address of the SubPool 10.9.1.1/32"),
+            "{said}"
+        );
+    }
+    // With another gateway, one address is free.
+    let given = request_gateway(&daemon, alone, "10.9.1.254");
+    assert_eq!(given["Address"], "10.9.1.254/24");
+    assert_eq!(daemon.address(alone, ""), "10.9.1.1");
+}
+
+#[test]
+fn an_address_is_any_of_the_sub_pool_or_the_requested_one_of_the_pool() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let pool = request_pool(&daemon, "10.9.0.0/16", "10.9.5.8/29", false);
+    let pool = pool["PoolID"].as_str().unwrap();
+    assert_eq!(daemon.address(pool, ""), "10.9.5.9");
+    assert_eq!(daemon.address(pool, "10.9.5.10"), "10.9.5.10");
+    assert_eq!(daemon.address(pool, "10.9.77.7"), "10.9.77.7");
+    let request = |ip: &str| {
+        daemon.err(
+            "/IpamDriver.RequestAddress",
+            &json!({"PoolID": pool, "Address": ip}),
+        )
+    };
+    assert!(request("10.9.77.7").contains("10.9.77.7"));
+    assert_eq!(
+        request("10.8.0.1"),
+        "Address: 10.8.0.1 is not in the pool 10.9.0.0/16"
+    );
+    assert_eq!(request("x"), "Address: \"x\" is no IP address");
+    assert_eq!(daemon.address(pool, ""), "10.9.5.11");
+    assert_eq!(daemon.address(pool, ""), "10.9.5.12");
+    let v6 = daemon.pool("fd00:9::/64", &json!({}));
+    assert_eq!(daemon.address(&v6, ""), "fd00:9::1");
+    assert_eq!(daemon.address(&v6, "fd00:9::abcd"), "fd00:9::abcd");
+}
+
+#[test]
+fn an_address_is_released_by_both_paths_and_twice() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let pool = daemon.pool("10.9.0.0/16", &json!({}));
+    for path in ["/IpamDriver.ReleaseAddress", "/IpamDriver.RleaseAddress"] {
+        let ip = daemon.address(&pool, "");
+        let body = json!({"PoolID": pool, "Address": ip});
+        for _ in 0..2 {
+            assert_eq!(daemon.ok(path, &body), json!({}));
+        }
+        assert_empty(&sandbox);
+    }
+    let body = json!({"PoolID": "nobody's", "Address": "10.9.0.2"});
+    assert_eq!(daemon.ok("/IpamDriver.ReleaseAddress", &body), json!({}));
+    let refused = daemon.err("/IpamDriver.ReleaseAddress", &json!({"PoolID": pool}));
+    assert_eq!(
+        refused,
+        "Address is missing: it names what is to be released"
+    );
+}
+
+#[test]
+fn a_requested_address_leaves_the_next_one_where_it_is() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let pool = daemon.pool("10.9.0.0/24", &json!({}));
+    request_gateway(&daemon, &pool, "");
+    assert_eq!(daemon.address(&pool, "10.9.0.10"), "10.9.0.10");
+    assert_eq!(daemon.address(&pool, ""), "10.9.0.2");
+    assert_eq!(daemon.address(&pool, "10.9.0.11"), "10.9.0.11");
+    // As docker restart does.
+    daemon.release(&pool, "10.9.0.2");
+    assert_eq!(daemon.address(&pool, ""), "10.9.0.2");
+}
+
+#[test]
+fn an_end_of_the_subnet_is_refused_by_its_kind() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let pool = daemon.pool("10.9.0.0/24", &json!({}));
+    for (ip, why) in [
+        ("10.9.0.0", "is the network's own address of 10.9.0.0/24"),
+        ("10.9.0.255", "is the broadcast address of 10.9.0.0/24"),
+    ] {
+        let body = json!({"PoolID": pool, "Address": ip});
+        let refused = daemon.err("/IpamDriver.RequestAddress", &body);
+        assert!(refused.contains(why), "{refused}");
+    }
+}
+
+#[test]
+fn addresses_are_remembered_over_sigkill() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let pool = daemon.pool("10.9.0.0/29", &json!({"team": "shop"}));
+    assert_eq!(daemon.pool("10.9.0.0/29", &json!({"team": "shop"})), pool);
+    request_gateway(&daemon, &pool, "10.9.0.6");
+    assert_eq!(daemon.address(&pool, ""), "10.9.0.1");
+    daemon.kill();
+    let daemon = start(&sandbox);
+    assert_eq!(daemon.address(&pool, ""), "10.9.0.2");
+    assert!(
+        sandbox
+            .docker_contents("addresses")
+            .concat()
+            .contains("web")
+    );
+    for ip in ["10.9.0.1", "10.9.0.2", "10.9.0.6"] {
+        daemon.release(&pool, ip);
+    }
+    daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
+    assert_empty(&sandbox);
+}

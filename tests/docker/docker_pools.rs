@@ -1,0 +1,107 @@
+//! Docker's calls for pools: refusals, repeated requests, default pools.
+
+use std::fs;
+
+use harness::{DockerDaemon, Node, Sandbox, needs};
+use serde_json::{Value, json};
+
+use crate::docker_calls::{LOCAL, assert_empty, request_pool, start};
+
+#[test]
+fn each_refusal_of_a_pool_names_what_is_wrong() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let refused = |space: &str, pool: &str, sub_pool: &str, options: Value| {
+        let body =
+            json!({"AddressSpace": space, "Pool": pool, "SubPool": sub_pool, "Options": options});
+        daemon.err("/IpamDriver.RequestPool", &body)
+    };
+    let none = || json!({});
+    assert_eq!(
+        refused("", "10.1.0.0/16", "", none()),
+        "AddressSpace is missing"
+    );
+    assert_eq!(
+        refused(LOCAL, "", "10.1.0.0/24", none()),
+        "SubPool: 10.1.0.0/24 without a Pool that it is a part of"
+    );
+    assert_eq!(
+        refused(LOCAL, "10.1.0.0/24", "10.1.1.0/25", none()),
+        "SubPool: 10.1.1.0/25 is no part of the Pool 10.1.0.0/24"
+    );
+    assert!(refused(LOCAL, "10.1.0.0/31", "", none()).contains("10.1.0.0/31"));
+    assert_eq!(
+        refused(LOCAL, "10.1.0.0/24", "10.1.0.255/32", none()),
+        "SubPool: 10.1.0.255/32 has no address that can be given: the Pool 10.1.0.0/24 gives 10.1.0.1-10.1.0.254"
+    );
+    assert!(refused(LOCAL, "x", "", none()).starts_with("Pool: \"x\""));
+    assert!(refused(LOCAL, "", "", json!({"conflist": "web"})).contains("has the name \"web\""));
+    assert!(refused(LOCAL, "", "", json!({"IP": "10.1.0.5"})).contains("IP=10.1.0.5"));
+}
+
+#[test]
+fn a_network_that_asks_for_nothing_gets_a_default_pool_of_its_own() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let subnet = |v6| {
+        request_pool(&daemon, "", "", v6)["Pool"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(subnet(false), "10.201.0.0/24");
+    let other = daemon.pool("10.201.1.128/25", &json!({}));
+    daemon.address(&other, "");
+    assert_eq!(subnet(false), "10.201.2.0/24");
+    assert_eq!(subnet(true), "fdc7:1bd2:201::/64");
+    assert_eq!(subnet(true), "fdc7:1bd2:201:1::/64");
+    let sandbox = Sandbox::default();
+    let none = DockerDaemon::start(&sandbox, &["--default-pool=10.201.0.0/30,30"]);
+    request_pool(&none, "", "", false);
+    let refused = request_pool(&none, "", "", false);
+    assert!(
+        refused["Err"]
+            .as_str()
+            .unwrap()
+            .starts_with("no default IPv4 pool is free")
+    );
+    assert!(
+        request_pool(&none, "", "", true)["Err"]
+            .as_str()
+            .unwrap()
+            .contains("IPv6")
+    );
+}
+
+#[test]
+fn a_default_pool_that_was_released_is_given_again_as_late_as_possible() {
+    let sandbox = Sandbox::default();
+    let daemon = DockerDaemon::start(&sandbox, &["--default-pool=10.201.0.0/23,24"]);
+    let mut given = Vec::new();
+    for _ in 0..3 {
+        let pool = request_pool(&daemon, "", "", false);
+        // Its claim, which outlives the daemon.
+        assert_eq!(sandbox.docker_files("addresses").len(), 1);
+        given.push(pool["Pool"].as_str().unwrap().to_owned());
+        let id = &pool["PoolID"];
+        daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": id}));
+    }
+    assert_eq!(given, ["10.201.0.0/24", "10.201.1.0/24", "10.201.0.0/24"]);
+    assert_empty(&sandbox);
+}
+
+#[test]
+fn a_default_pool_overlaps_neither_a_route_nor_a_name_server_of_the_host() {
+    needs!("root", "/sbin/ip");
+    let sandbox = Sandbox::default();
+    let node = Node::new();
+    let resolv_conf = sandbox.root().join("resolv.conf");
+    fs::write(&resolv_conf, "nameserver 10.201.1.53\n").unwrap();
+    node.sh(&format!(
+        "ip route add 10.201.0.0/24 dev lo; mount --bind {} /etc/resolv.conf",
+        resolv_conf.display()
+    ));
+    let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
+    let pool = request_pool(&daemon, "", "", false);
+    assert_eq!(pool["Pool"], "10.201.2.0/24");
+}

@@ -1,0 +1,129 @@
+//! Docker releases an address only once, even if that fails. So the daemon releases it later if a
+//! delegate fails or hangs.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+use harness::{DockerDaemon, Sandbox};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use harness::waiting::{wait_for, wait_until_equal};
+
+/// A delegate after the allocator. It fails or hangs on a command while a file in the sandbox has
+/// the command's name.
+const LAST: &str = "root=${0%/*}/..\n\
+    while [ -e $root/hang-$CNI_COMMAND ]; do sleep 0.05; done\n\
+    [ ! -e $root/fail-$CNI_COMMAND ] || { echo '{\"code\":11,\"msg\":\"not now\"}'; exit 1; }\n\
+    [ $CNI_COMMAND = ADD ] || exit 0\n\
+    sed 's/.*\"prevResult\"://; s/}$//'";
+
+/// A sandbox with the network configuration `web`, whose last delegate is [`LAST`].
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::default().with_script("last", LAST);
+    fs::create_dir(sandbox.conf_dir()).unwrap();
+    let ipam = json!({
+        "type": "ipam-delegated",
+        "delegates": ["ipam-ds-ranges", "ipam-da-host-local", "last"],
+        "ranges": [[{"subnet": "10.9.0.0/24"}]],
+        "dataDir": sandbox.data_dir(),
+        "stateDir": sandbox.state_dir(),
+    });
+    let plugin = json!({"type": "bridge", "ipam": ipam});
+    let list = json!({"cniVersion": "1.0.0", "name": "web", "plugins": [plugin]});
+    fs::write(sandbox.conf_dir().join("10.conflist"), list.to_string()).unwrap();
+    sandbox
+}
+
+/// Makes the last delegate fail or hang.
+fn begin(sandbox: &Sandbox, what: &str) {
+    fs::write(sandbox.root().join(what), "").unwrap();
+}
+
+fn end(sandbox: &Sandbox, what: &str) {
+    fs::remove_file(sandbox.root().join(what)).unwrap();
+}
+
+fn web(daemon: &DockerDaemon) -> String {
+    daemon.pool("", &json!({"conflist": "web"}))
+}
+
+/// Waits until no file of the daemon, no record and no reservation is left.
+fn wait_until_empty(sandbox: &Sandbox, network: &str) {
+    wait_for(|| sandbox.docker_files("addresses").is_empty());
+    assert_eq!(sandbox.reserved(network), [""; 0]);
+}
+
+#[test]
+fn a_release_that_fails_is_tried_again_though_the_network_is_gone() {
+    let sandbox = sandbox();
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    let pool = web(&daemon);
+    for ip in ["10.9.0.2", "10.9.0.3"] {
+        assert_eq!(daemon.address(&pool, ""), ip);
+    }
+    begin(&sandbox, "fail-DEL");
+    let release = json!({"PoolID": pool, "Address": "10.9.0.2"});
+    for _ in 0..2 {
+        let refused = daemon.err("/IpamDriver.ReleaseAddress", &release);
+        assert!(refused.ends_with("last: not now"), "{refused}");
+    }
+    daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
+    daemon.release(&pool, "10.9.0.99");
+    daemon.kill();
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    assert_eq!(sandbox.records("docker-web").len(), 2);
+    end(&sandbox, "fail-DEL");
+    wait_until_equal(|| sandbox.reserved("web"), ["10.9.0.3"]);
+    daemon.release(&pool, "10.9.0.3");
+    wait_until_empty(&sandbox, "web");
+}
+
+#[test]
+fn what_a_failed_add_could_not_undo_is_released_later() {
+    let sandbox = sandbox();
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    let pool = web(&daemon);
+    begin(&sandbox, "fail-ADD");
+    begin(&sandbox, "fail-DEL");
+    let refused = daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": pool}));
+    assert!(refused.contains("last: not now"), "{refused}");
+    assert_eq!(sandbox.records("docker-web").len(), 1);
+    end(&sandbox, "fail-DEL");
+    daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
+    wait_until_empty(&sandbox, "web");
+}
+
+#[test]
+fn a_delegate_that_hangs_keeps_only_its_own_pool_waiting() {
+    let sandbox = sandbox();
+    let daemon = DockerDaemon::start(&sandbox, &["--stop-timeout=1"]);
+    let pool = web(&daemon);
+    begin(&sandbox, "hang-ADD");
+    thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| {
+                let request = json!({"PoolID": pool}).to_string();
+                let _ = daemon.try_call("/IpamDriver.RequestAddress", &request);
+            });
+        }
+        wait_until_equal(|| sandbox.docker_files("addresses").len(), 20);
+        daemon.call("/Plugin.Activate", &json!({}));
+        let other = daemon.pool("10.10.0.0/24", &json!({}));
+        assert_eq!(daemon.address(&other, ""), "10.10.0.1");
+        daemon.release(&other, "10.10.0.1");
+        daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": other}));
+        // The release of the pool and the end of the daemon aren't delayed, either.
+        let release = json!({"PoolID": pool});
+        daemon.ok("/IpamDriver.ReleasePool", &release);
+        let id = i32::try_from(daemon.id()).unwrap();
+        kill_process(Pid::from_raw(id).unwrap(), Signal::TERM).unwrap();
+        let socket = sandbox.docker_socket();
+        wait_for(|| UnixStream::connect(&socket).is_err());
+    });
+    assert!(daemon.wait());
+    end(&sandbox, "hang-ADD");
+    let _daemon = DockerDaemon::start(&sandbox, &[]);
+    wait_until_empty(&sandbox, "web");
+}

@@ -1,0 +1,229 @@
+//! What a user of Docker's own IPAM driver would notice, with Debian's dockerd and with Docker 29.
+
+use std::collections::BTreeSet;
+
+use harness::{Dockerd, KUBERNETES_PROGRAMS, kubernetes_programs, needs};
+use serde_json::json;
+
+use crate::with_docker::reserved;
+use harness::cni_network::configure_plugins;
+
+/// Runs a test with both versions of Docker.
+fn with_both(options: &[&str], run: fn(Dockerd)) {
+    for programs in [None, kubernetes_programs()] {
+        if let Some(docker) = Dockerd::start_of(options, programs) {
+            run(docker);
+        }
+    }
+}
+
+fn create(docker: &Dockerd, name: &str, options: &[&str]) {
+    let line = ["network", "create", "--ipam-driver=ipam-delegated"];
+    docker.ok(&[&line, options, &[name]].concat());
+}
+
+/// Restarts the daemon; it asks Docker at once, and releases what Docker doesn't have.
+fn sweep(docker: &mut Dockerd) {
+    docker.kill_daemon();
+    let swept = docker.logged("compared with Docker");
+    docker.start_daemon_with(&["--unanswered-after=0s"]);
+    docker.wait(|docker| docker.logged("compared with Docker") > swept + 1);
+}
+
+#[test]
+fn a_restarted_container_has_its_address_again_and_is_reached_at_once() {
+    needs!(KUBERNETES_PROGRAMS);
+    with_both(&[], |docker| {
+        create(&docker, "net", &["--subnet=10.88.0.0/24"]);
+        docker.run("net", "client", &[]);
+        let version = docker.ok(&["version", "--format", "{{.Server.Version}}"]);
+        // Docker 29 gives a new MAC address at each start, and announces it wrongly for addresses
+        // of remote IPAM drivers (`NewUnsolARP` takes an IP address of 16 bytes for one of 4).
+        let mac = |mac| {
+            if version.starts_with("29.") {
+                mac
+            } else {
+                "--hostname=x"
+            }
+        };
+        let fixed = ["--ip=10.88.0.50", mac("--mac-address=02:00:00:00:00:50")];
+        docker.run("net", "fixed", &fixed);
+        docker.run("net", "any", &[mac("--mac-address=02:00:00:00:00:03")]);
+        assert_eq!(docker.address("net", "any"), "10.88.0.3");
+        let reach = |ip| docker.ok(&["exec", "client", "/bin/ping", "-c5", "-W1", ip]);
+        for _ in 0..2 {
+            for (name, ip) in [("fixed", "10.88.0.50"), ("any", "10.88.0.3")] {
+                reach(ip);
+                docker.ok(&["restart", "--time=0", name]);
+                assert_eq!(docker.address("net", name), ip);
+                reach(ip);
+            }
+        }
+    });
+}
+
+#[test]
+fn the_gateway_of_another_network_of_the_subnet_is_given_to_nobody() {
+    needs!(KUBERNETES_PROGRAMS, "/sbin/ip");
+    with_both(&[], |docker| {
+        for parent in ["vp0", "vp2"] {
+            let peer = format!("{parent}p");
+            docker.node.sh(&format!(
+                "ip link add {parent} type veth peer name {peer}; ip link set {parent} up"
+            ));
+        }
+        let subnet = "--subnet=10.88.0.0/24";
+        let one = [
+            "--driver=macvlan",
+            "-oparent=vp0",
+            subnet,
+            "--gateway=10.88.0.129",
+        ];
+        create(&docker, "one", &one);
+        let range = "--ip-range=10.88.0.128/29";
+        let other = [
+            "--driver=macvlan",
+            "-oparent=vp2",
+            subnet,
+            range,
+            "--gateway=10.88.0.1",
+        ];
+        create(&docker, "other", &other);
+        let given = ["c-a", "c-b"].map(|name| {
+            docker.run("other", name, &[]);
+            docker.address("other", name)
+        });
+        assert_eq!(given, ["10.88.0.130", "10.88.0.131"]);
+        docker.ok(&["rm", "--force", "c-a", "c-b"]);
+        docker.ok(&["network", "rm", "one", "other"]);
+        assert_eq!(reserved(&docker), BTreeSet::new());
+    });
+}
+
+#[test]
+fn a_container_with_a_fixed_address_starts_though_its_release_was_missed() {
+    needs!(KUBERNETES_PROGRAMS);
+    with_both(&[], |mut docker| {
+        create(&docker, "net", &["--subnet=10.88.0.0/24"]);
+        docker.run("net", "fixed", &["--ip=10.88.0.50"]);
+        docker.run("net", "other", &["--ip=10.88.0.51"]);
+        docker.kill_daemon();
+        docker.ok(&["stop", "fixed"]);
+        docker.start_daemon();
+        docker.ok(&["start", "fixed"]);
+        assert_eq!(docker.address("net", "fixed"), "10.88.0.50");
+        // A container that runs keeps its address.
+        docker.kill_daemon();
+        docker.start_daemon();
+        let again = [
+            "run",
+            "--rm",
+            "--network=net",
+            "--ip=10.88.0.51",
+            "test",
+            "/bin/true",
+        ];
+        let said = docker.err(&again);
+        assert!(
+            said.contains("Address already in use: 10.88.0.51"),
+            "{said}"
+        );
+    });
+}
+
+#[test]
+fn a_running_container_keeps_its_address_though_docker_has_lost_its_endpoint() {
+    needs!(KUBERNETES_PROGRAMS);
+    with_both(&["--live-restore"], |mut docker| {
+        create(&docker, "net", &["--subnet=10.88.0.0/24"]);
+        let files = "/var/lib/docker/network/files";
+        docker.node.sh(&format!("cp -a {files} /run/older"));
+        docker.run("net", "c-a", &[]);
+        docker.run("net", "c-b", &[]);
+        let held = reserved(&docker);
+        docker.kill_dockerd();
+        docker
+            .node
+            .sh(&format!("rm -r {files}; cp -a /run/older {files}"));
+        docker.start_dockerd();
+        sweep(&mut docker);
+        assert_eq!(reserved(&docker), held);
+    });
+}
+
+#[test]
+fn ports_are_published_by_the_configurations_plugin_or_refused() {
+    needs!(KUBERNETES_PROGRAMS, "bridge", "portmap", "/sbin/ip");
+    with_both(&[], |docker| {
+        let sandbox = &docker.sandbox;
+        let ipam = json!({
+            "type": "ipam-delegated",
+            "delegates": ["ipam-ds-ranges", "ipam-da-host-local"],
+            "ranges": [[{"subnet": "10.95.0.0/24"}]],
+            "routes": [{"dst": "0.0.0.0/0"}],
+            "dataDir": sandbox.data_dir(),
+            "stateDir": sandbox.state_dir(),
+        });
+        let bridge =
+            |name| json!({"type": "bridge", "bridge": name, "isGateway": true, "ipam": ipam});
+        let capabilities = json!({"portMappings": true});
+        let portmap = json!({"type": "portmap", "capabilities": capabilities, "snat": true});
+        configure_plugins(sandbox, "with", &[bridge("with0"), portmap]);
+        configure_plugins(sandbox, "without", &[bridge("without0")]);
+        for name in ["with", "without"] {
+            let conflist = format!("--opt=conflist={name}");
+            let line = [
+                "network",
+                "create",
+                "--driver=ipam-delegated",
+                "--ipam-driver=null",
+            ];
+            docker.ok(&[&line[..], &[&conflist, name]].concat());
+        }
+        let run = |network: &str, port: &str| {
+            let line = [
+                "run",
+                "--detach",
+                "--stop-timeout=0",
+                "--name=web",
+                "--network",
+                network,
+            ];
+            let command = [
+                "test",
+                "/bin/busybox",
+                "httpd",
+                "-f",
+                "-p",
+                "80",
+                "-h",
+                "/bin",
+            ];
+            docker.docker(&[&line[..], &[port], &command].concat())
+        };
+        let started = run("with", "-p8080:80");
+        assert!(started.status.success(), "{started:?}");
+        let ask = "busybox wget -q -O /dev/null http://127.0.0.1:8080/busybox";
+        docker.wait(|docker| docker.node.succeeds(ask));
+        docker.ok(&["rm", "--force", "web"]);
+        assert!(!docker.node.succeeds(ask));
+        for (network, port, why) in [
+            (
+                "with",
+                "-p80",
+                "port 80/tcp is published without a port of the host",
+            ),
+            (
+                "without",
+                "-p8080:80",
+                "no plugin with the capability portMappings",
+            ),
+        ] {
+            let refused = run(network, port);
+            let said = String::from_utf8_lossy(&refused.stderr);
+            assert!(!refused.status.success() && said.contains(why), "{said}");
+            docker.ok(&["rm", "--force", "web"]);
+        }
+        assert_eq!(reserved(&docker), BTreeSet::new());
+    });
+}

@@ -1,0 +1,382 @@
+//! `ipam-da-host-local` without a chain: it reserves addresses of given pools in files.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::thread;
+
+use harness::{ALLOCATOR, Flavour, Sandbox};
+use serde_json::{Value, json};
+
+/// The address that the container gets.
+#[track_caller]
+fn add(sandbox: &Sandbox, container: &str, pools: &Value) -> String {
+    sandbox
+        .allocator_call("ADD", container, pools)
+        .run()
+        .ips()
+        .join(" ")
+}
+
+fn gc(sandbox: &Sandbox, network: &str, pools: &Value, valid: &[&str]) -> harness::Output {
+    let mut config = sandbox.allocator_config(pools);
+    config["name"] = json!(network);
+    let valid: Vec<Value> = valid
+        .iter()
+        .map(|id| json!({"containerID": id, "ifname": "eth0"}))
+        .collect();
+    config["cni.dev/valid-attachments"] = json!(valid);
+    sandbox.call(ALLOCATOR, "GC", &config).run()
+}
+
+#[test]
+fn addresses_are_given_round_robin() {
+    let sandbox = Sandbox::default();
+    let pools = json!([{"subnet": "10.1.0.0/29"}]);
+    for (container, ip) in [("a", "10.1.0.2"), ("b", "10.1.0.3"), ("c", "10.1.0.4")] {
+        assert_eq!(add(&sandbox, container, &pools), ip);
+    }
+    sandbox.allocator_call("DEL", "a", &pools).run().nothing();
+    sandbox.allocator_call("DEL", "c", &pools).run().nothing();
+    // Not the address that was released last.
+    for (container, ip) in [
+        ("d", "10.1.0.5"),
+        ("e", "10.1.0.6"),
+        ("f", "10.1.0.2"),
+        ("g", "10.1.0.4"),
+    ] {
+        assert_eq!(add(&sandbox, container, &pools), ip);
+    }
+}
+
+#[test]
+fn the_files_are_those_of_host_local() {
+    let sandbox = Sandbox::default();
+    let pools = json!([{"subnet": "10.1.0.0/24"}, {"subnet": "fd00:1::/64"}]);
+    assert_eq!(add(&sandbox, "c1", &pools), "10.1.0.2 fd00:1::2");
+    let directory = sandbox.data_dir().join("testnet");
+    let mut files: Vec<(String, String, u32)> = fs::read_dir(&directory)
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            (
+                entry.file_name().into_string().unwrap(),
+                fs::read_to_string(entry.path()).unwrap(),
+                entry.metadata().unwrap().permissions().mode() & 0o777,
+            )
+        })
+        .collect();
+    files.sort();
+    let file = |name: &str, content: &str, mode| (name.to_owned(), content.to_owned(), mode);
+    assert_eq!(
+        files,
+        [
+            file("10.1.0.2", "c1\r\neth0", 0o600),
+            file("fd00:1::2", "c1\r\neth0", 0o600),
+            file("last_reserved_ip.0", "10.1.0.2", 0o600),
+            file("last_reserved_ip.1", "fd00:1::2", 0o600),
+            file("lock", "", 0o750),
+        ]
+    );
+}
+
+#[test]
+fn the_answer_is_completed_after_what_was_there() {
+    let sandbox = Sandbox::default();
+    let resolv_conf = sandbox.root().join("resolv.conf");
+    fs::write(
+        &resolv_conf,
+        "nameserver 10.0.0.53\nsearch b.example\noptions rotate\ndomain two\n",
+    )
+    .unwrap();
+    let pools = json!([{"subnet": "10.1.0.0/24", "gateway": "10.1.0.9"}]);
+    let mut config = sandbox.allocator_config(&pools);
+    config["ipam"]["routes"] =
+        json!([{"dst": "0.0.0.0/0"}, {"dst": "10.0.0.0/8", "gw": "10.1.0.8", "mtu": 1400}]);
+    config["ipam"]["resolvConf"] = json!(resolv_conf);
+    let before = json!({
+        "interfaces": [],
+        "ips": [{"address": "192.0.2.5/24"}],
+        "routes": [{"dst": "192.0.2.0/24"}],
+        "dns": {"nameservers": ["192.0.2.53"], "domain": "one"},
+        "job": 17
+    });
+    for (key, value) in before.as_object().unwrap() {
+        config["prevResult"][key] = value.clone();
+    }
+    assert_eq!(
+        sandbox.call(ALLOCATOR, "ADD", &config).run().result(),
+        json!({
+            "cniVersion": "1.1.0",
+            "interfaces": [],
+            "ips": [
+                {"address": "192.0.2.5/24"},
+                {"address": "10.1.0.1/24", "gateway": "10.1.0.9"}
+            ],
+            "routes": [
+                {"dst": "192.0.2.0/24"},
+                {"dst": "0.0.0.0/0"},
+                {"dst": "10.0.0.0/8", "gw": "10.1.0.8", "mtu": 1400}
+            ],
+            "dns": {
+                "nameservers": ["192.0.2.53", "10.0.0.53"], "domain": "one",
+                "search": ["b.example"], "options": ["rotate"]
+            },
+            "job": 17
+        })
+    );
+}
+
+#[test]
+fn a_second_add_for_an_address_that_the_attachment_has_is_refused() {
+    let sandbox = Sandbox::default();
+    let requested = json!([{"subnet": "10.1.0.0/24", "requested-ip": "10.1.0.9"}]);
+    add(&sandbox, "c1", &requested);
+    let call = || sandbox.allocator_call("ADD", "c1", &requested);
+    let error = call().run().error();
+    assert_eq!(error["code"], 110);
+    assert!(
+        error["msg"]
+            .as_str()
+            .unwrap()
+            .contains("c1 eth0 has 10.1.0.9"),
+        "{error}"
+    );
+    // For another interface, it is taken.
+    assert_eq!(call().env("CNI_IFNAME", "eth1").run().code(), 111);
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.9"]);
+}
+
+#[test]
+fn a_requested_address_is_given_or_none() {
+    let sandbox = Sandbox::default();
+    let pools = |ip: &str| json!([{"subnet": "10.1.0.0/24", "requested-ip": ip}]);
+    assert_eq!(add(&sandbox, "c1", &pools("10.1.0.77")), "10.1.0.77");
+    let error = sandbox
+        .allocator_call("ADD", "c2", &pools("10.1.0.77"))
+        .run()
+        .error();
+    assert_eq!(error["code"], 111);
+    assert!(
+        error["msg"].as_str().unwrap().contains("10.1.0.77"),
+        "{error}"
+    );
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.77"]);
+    // A requested address leaves the rotation where it is.
+    assert_eq!(
+        add(&sandbox, "c2", &json!([{"subnet": "10.1.0.0/24"}])),
+        "10.1.0.2"
+    );
+}
+
+#[test]
+fn a_full_pool_is_named_with_its_size_and_the_addresses_of_other_pools_are_released() {
+    let sandbox = Sandbox::default();
+    let pools = json!([
+        {"subnet": "10.1.0.0/24"},
+        {"name": "blue", "ranges": [{"subnet": "10.2.0.0/30"}, {"subnet": "10.3.0.0/30", "gateway": "10.9.9.9"}]}
+    ]);
+    for (container, ips) in [
+        ("a", "10.1.0.2 10.2.0.2"),
+        ("b", "10.1.0.3 10.3.0.1"),
+        ("c", "10.1.0.4 10.3.0.2"),
+    ] {
+        sandbox
+            .allocator_call("STATUS", "-", &pools)
+            .run()
+            .nothing();
+        assert_eq!(add(&sandbox, container, &pools), ips);
+    }
+    let error = sandbox.allocator_call("ADD", "d", &pools).run().error();
+    assert_eq!(error["code"], 11);
+    let told =
+        "pool blue (10.2.0.1-10.2.0.2,10.3.0.1-10.3.0.2) has no address left: all 3 are reserved";
+    assert_eq!(error["msg"], told);
+    assert_eq!(
+        sandbox.reserved("testnet"),
+        ["10.1.0.2", "10.1.0.3", "10.1.0.4"]
+    );
+
+    let error = sandbox.allocator_call("STATUS", "-", &pools).run().error();
+    assert_eq!((&error["code"], &error["msg"]), (&json!(50), &json!(told)));
+
+    sandbox.allocator_call("DEL", "b", &pools).run().nothing();
+    sandbox
+        .allocator_call("STATUS", "-", &pools)
+        .run()
+        .nothing();
+    // The refused ADD advanced the rotation of the first pool.
+    assert_eq!(add(&sandbox, "d", &pools), "10.1.0.6 10.3.0.1");
+}
+
+#[test]
+fn a_reserved_gateway_doesnt_count_as_an_address_of_the_pool() {
+    let sandbox = Sandbox::default();
+    let pools = json!([{"subnet": "10.1.0.0/30"}]);
+    fs::create_dir_all(sandbox.data_dir().join("testnet")).unwrap();
+    fs::write(sandbox.data_dir().join("testnet/10.1.0.1"), "router").unwrap();
+    sandbox
+        .allocator_call("STATUS", "-", &pools)
+        .run()
+        .nothing();
+    assert_eq!(add(&sandbox, "a", &pools), "10.1.0.2");
+    assert_eq!(
+        sandbox.allocator_call("STATUS", "-", &pools).run().code(),
+        50
+    );
+}
+
+#[test]
+fn check_compares_with_the_files() {
+    let sandbox = Sandbox::default();
+    let pools = json!([{"subnet": "10.1.0.0/24"}, {"subnet": "fd00:1::/64"}]);
+    add(&sandbox, "c1", &pools);
+    let check = |container: &str, ips: &[&str]| {
+        let mut config = sandbox.allocator_config(&pools);
+        let ips: Vec<Value> = ips.iter().map(|ip| json!({ "address": ip })).collect();
+        config["prevResult"]["ips"] = json!(ips);
+        sandbox
+            .call(ALLOCATOR, "CHECK", &config)
+            .container(container)
+            .run()
+    };
+    check("c1", &["10.1.0.2/24", "fd00:1::2/64"]).nothing();
+    // An address in none of the pools is ignored.
+    check("c1", &["192.0.2.1/24", "10.1.0.2/24"]).nothing();
+    for (container, ips, word) in [
+        (
+            "c1",
+            &["10.1.0.2/24", "fd00:1::3/64"][..],
+            "fd00:1::3 should be reserved to c1 eth0",
+        ),
+        ("c2", &["10.1.0.2/24"], "is reserved to c1 eth0"),
+        ("c2", &[], "no address is reserved to c2 eth0"),
+    ] {
+        let error = check(container, ips).error();
+        assert_eq!(error["code"], 112);
+        assert!(error["msg"].as_str().unwrap().contains(word), "{error}");
+    }
+    let mut config = sandbox.allocator_config(&pools);
+    config.as_object_mut().unwrap().remove("prevResult");
+    assert_eq!(sandbox.call(ALLOCATOR, "CHECK", &config).run().code(), 7);
+}
+
+#[test]
+fn old_reservations_without_an_interface_are_understood() {
+    let sandbox = Sandbox::default();
+    let pools = json!([{"subnet": "10.1.0.0/24"}]);
+    fs::create_dir_all(sandbox.data_dir().join("testnet")).unwrap();
+    let file = sandbox.data_dir().join("testnet/10.1.0.2");
+    fs::write(&file, "c1").unwrap();
+    gc(&sandbox, "testnet", &pools, &["c1"]).nothing();
+    assert!(file.exists());
+    sandbox.allocator_call("DEL", "c1", &pools).run().nothing();
+    assert!(!file.exists());
+    fs::write(&file, "c1").unwrap();
+    gc(&sandbox, "testnet", &pools, &["c2"]).nothing();
+    assert!(!file.exists());
+}
+
+#[test]
+fn an_unreadable_last_reserved_ip_only_loses_the_rotation() {
+    for (content, next) in [
+        ("10.1.0.9", "10.1.0.10"),
+        ("10.1.0.9\n", "10.1.0.10"),
+        ("10.1.0.254", "10.1.0.2"),
+        ("10.99.0.1", "10.1.0.2"),
+        ("", "10.1.0.2"),
+        ("garbage", "10.1.0.2"),
+        ("\u{0}\u{0}", "10.1.0.2"),
+    ] {
+        let sandbox = Sandbox::default();
+        let directory = sandbox.data_dir().join("testnet");
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("last_reserved_ip.0"), content).unwrap();
+        assert_eq!(
+            add(&sandbox, "c1", &json!([{"subnet": "10.1.0.0/24"}])),
+            next,
+            "{content:?}"
+        );
+    }
+}
+
+#[test]
+fn gc_keeps_valid_attachments_and_what_is_no_reservation() {
+    let sandbox = Sandbox::default();
+    let pools = json!([{"subnet": "10.1.0.0/24"}]);
+    for container in ["a", "b", "c"] {
+        add(&sandbox, container, &pools);
+    }
+    let directory = sandbox.data_dir().join("testnet");
+    for (name, content) in [
+        ("10.1.0.10", "garbage of some kind"),
+        ("fd00::1", "x\r\neth0"),
+        ("README", "a\r\neth0"),
+        ("10.1.0", "a\r\neth0"),
+    ] {
+        fs::write(directory.join(name), content).unwrap();
+    }
+    gc(&sandbox, "testnet", &pools, &["b", "unknown"]).nothing();
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.3"]);
+    for name in ["README", "10.1.0", "lock", "last_reserved_ip.0"] {
+        assert!(directory.join(name).exists(), "{name}");
+    }
+    // With an empty list, no attachment is valid.
+    gc(&sandbox, "testnet", &pools, &[]).nothing();
+    assert!(sandbox.reserved("testnet").is_empty());
+}
+
+#[test]
+fn concurrent_adds_give_different_addresses() {
+    let sandbox = Sandbox::default();
+    let pools = json!([{"subnet": "10.1.0.0/24"}, {"name": "blue", "subnet": "10.2.0.0/24"}]);
+    let reversed = json!([{"name": "blue", "subnet": "10.2.0.0/24"}, {"subnet": "10.1.0.0/24"}]);
+    let mut ips: Vec<String> = thread::scope(|scope| {
+        let adds: Vec<_> = (0..32)
+            .map(|i| {
+                let pools = if i % 2 == 0 { &pools } else { &reversed };
+                let call = sandbox.allocator_call("ADD", &format!("c{i}"), pools);
+                scope.spawn(move || call.run().ips())
+            })
+            .collect();
+        adds.into_iter()
+            .flat_map(|add| add.join().unwrap())
+            .collect()
+    });
+    assert_eq!(ips.len(), 64);
+    ips.sort();
+    ips.dedup();
+    assert_eq!(ips.len(), 64);
+}
+
+#[test]
+fn a_reservation_that_cant_be_read_is_left_alone() {
+    let sandbox = Sandbox::default();
+    let pools = json!([{"subnet": "10.1.0.0/24"}]);
+    let directory = sandbox.data_dir().join("testnet/10.1.0.2");
+    fs::create_dir_all(&directory).unwrap();
+    assert_eq!(add(&sandbox, "c1", &pools), "10.1.0.3");
+    gc(&sandbox, "testnet", &pools, &[]).nothing();
+    assert!(directory.exists());
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
+}
+
+#[test]
+fn del_logs_how_many_addresses_it_released_and_is_silent_on_stderr() {
+    let sandbox = Sandbox::new(Flavour::Verbose);
+    let pools = json!([{"subnet": "10.1.0.0/24"}, {"subnet": "10.2.0.0/24"}]);
+    let id = "0123456789abcdef0123456789abcdef";
+    add(&sandbox, id, &pools);
+    let released = |container: &str| {
+        let output = sandbox.allocator_call("DEL", container, &pools).run();
+        output.nothing();
+        assert!(output.stderr.is_empty(), "{output:?}");
+        let log = sandbox.log("ipam-da-host-local");
+        let line = log.lines().rfind(|line| line.contains("released in all"));
+        let (_, count) = line.unwrap().rsplit_once("addresses=").unwrap();
+        count.to_owned()
+    };
+    // podman prints the short ID, which would be another container.
+    assert_eq!(released(&id[..12]), "0");
+    assert_eq!(released(id), "2");
+    assert_eq!(released(id), "0");
+}

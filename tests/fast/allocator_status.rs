@@ -1,0 +1,149 @@
+//! STATUS of the allocator fails if an ADD would fail.
+
+use std::fs;
+
+use harness::{ALLOCATOR, Call, Sandbox, needs};
+use serde_json::{Value, json};
+
+fn call(sandbox: &Sandbox, command: &str, prev_result: &Value, ipam: &Value) -> Call {
+    let mut config = sandbox.config("1.1.0", &[ALLOCATOR], ipam);
+    config["prevResult"] = prev_result.clone();
+    sandbox.call(ALLOCATOR, command, &config)
+}
+
+fn pools() -> Value {
+    json!({"pools": [{"subnet": "10.1.0.0/24"}]})
+}
+
+#[test]
+fn an_answer_that_can_not_be_completed_is_told_before_an_add() {
+    let sandbox = Sandbox::default();
+    for (ipam, code, word) in [
+        (
+            json!({"resolvConf": "/nowhere/resolv.conf"}),
+            50,
+            "/nowhere",
+        ),
+        (json!({"routes": [{"dst": "nowhere"}]}), 7, "nowhere"),
+    ] {
+        call(&sandbox, "ADD", &pools(), &ipam).run().error();
+        let error = call(&sandbox, "STATUS", &pools(), &ipam).run().error();
+        assert_eq!(error["code"], code, "{error}");
+        assert!(error["msg"].as_str().unwrap().contains(word), "{error}");
+    }
+    call(&sandbox, "STATUS", &pools(), &json!({}))
+        .run()
+        .nothing();
+}
+
+#[test]
+fn an_allocator_without_a_selector_is_not_ready() {
+    let sandbox = Sandbox::default();
+    let run = |delegates: Value| {
+        let ipam = json!({ "delegates": delegates });
+        call(&sandbox, "STATUS", &Value::Null, &ipam).run()
+    };
+    for none in [
+        json!([ALLOCATOR]),
+        json!([ALLOCATOR, "ipam-ds-rules"]),
+        Value::Null,
+    ] {
+        let error = run(none).error();
+        assert_eq!(error["code"], 50, "{error}");
+        assert!(
+            error["msg"].as_str().unwrap().contains("selector"),
+            "{error}"
+        );
+    }
+    // The pools of such a chain may depend on the container.
+    run(json!(["ipam-ds-rules", ALLOCATOR])).nothing();
+}
+
+#[test]
+fn a_requested_address_that_is_reserved_is_not_there_for_an_add() {
+    let sandbox = Sandbox::default();
+    let pools = json!({"pools": [{"subnet": "10.1.0.0/24", "requested-ip": "10.1.0.9"}]});
+    let run = |command: &str| call(&sandbox, command, &pools, &json!({})).run();
+    run("STATUS").nothing();
+    run("ADD").result();
+    assert_eq!(run("STATUS").code(), 50);
+    run("DEL").nothing();
+    run("STATUS").nothing();
+}
+
+#[test]
+fn what_is_no_directory_where_one_should_be_is_not_ready() {
+    let sandbox = Sandbox::default();
+    fs::create_dir(sandbox.data_dir()).unwrap();
+    fs::write(sandbox.data_dir().join("testnet"), "").unwrap();
+    call(&sandbox, "ADD", &pools(), &json!({})).run().error();
+    let status = call(&sandbox, "STATUS", &pools(), &json!({})).run();
+    assert_eq!(status.code(), 50);
+}
+
+#[test]
+fn a_selector_whose_pools_depend_on_the_container_needs_the_directory_of_named_pools() {
+    let sandbox = Sandbox::default();
+    let rules = json!({"pools": {"web": {"subnet": "10.1.0.0/24"}}, "rules": [{"pools": ["web"]}]});
+    let config = sandbox.config("1.1.0", &["ipam-ds-rules", ALLOCATOR], &rules);
+    let code = |command: &str| sandbox.chain_call(command, "c1", &config).run().code();
+    sandbox.chain_call("STATUS", "", &config).run().nothing();
+    fs::create_dir(sandbox.data_dir()).unwrap();
+    fs::write(sandbox.data_dir().join("pools"), "").unwrap();
+    assert_eq!((code("ADD"), code("STATUS")), (5, 50));
+}
+
+#[test]
+fn a_file_system_without_hard_links_is_refused_by_name_and_not_ready() {
+    needs!("trace");
+    let sandbox = Sandbox::default();
+    call(&sandbox, "ADD", &pools(), &json!({})).run().result();
+    for error in ["EPERM", "EOPNOTSUPP", "ENOSYS"] {
+        let inject = format!("inject=linkat:error={error}");
+        let run = |command: &str| {
+            let call = call(&sandbox, command, &pools(), &json!({}));
+            call.container("c2").injected(&inject).run().error()
+        };
+        for (command, code) in [("ADD", 5), ("STATUS", 50)] {
+            let refused = run(command);
+            assert_eq!(refused["code"], code, "{error}: {refused}");
+            let msg = refused["msg"].as_str().unwrap();
+            assert!(msg.ends_with("the file system has no hard links"), "{msg}");
+        }
+        let files = fs::read_dir(sandbox.data_dir().join("testnet")).unwrap();
+        assert_eq!(files.count(), 3, "reservation, rotation, lock");
+    }
+}
+
+#[test]
+fn an_address_is_found_in_a_full_pool_without_reading_a_file() {
+    needs!("trace");
+    let sandbox = Sandbox::default();
+    let pools = json!({"pools": [{"subnet": "10.1.0.0/21"}]});
+    let directory = sandbox.data_dir().join("testnet");
+    fs::create_dir_all(&directory).unwrap();
+    for n in 2..2047 {
+        let ip = format!("10.1.{}.{}", n / 256, n % 256);
+        fs::write(directory.join(ip), "c\r\neth0").unwrap();
+    }
+    let trace = sandbox.root().join("trace");
+    let run = |command: &str| {
+        let call = call(&sandbox, command, &pools, &json!({}));
+        let output = call
+            .container("new")
+            .traced(&trace, &["-e", "trace=openat"])
+            .run();
+        let trace = fs::read_to_string(&trace).unwrap();
+        assert_eq!(trace.matches("\"10.1.").count(), 0, "{trace}");
+        output
+    };
+    assert_eq!((run("ADD").code(), run("STATUS").code()), (11, 50));
+    // A crash has left an empty file.
+    fs::write(directory.join("10.1.6.7"), "").unwrap();
+    run("STATUS").nothing();
+    assert_eq!(run("ADD").ips(), ["10.1.6.7"]);
+    fs::remove_file(directory.join("10.1.7.8")).unwrap();
+    run("STATUS").nothing();
+    assert_eq!(run("ADD").ips(), ["10.1.7.8"]);
+    assert_eq!((run("ADD").code(), run("STATUS").code()), (11, 50));
+}

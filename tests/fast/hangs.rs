@@ -1,0 +1,345 @@
+//! Delegates that hang, signals that end a call, callers that have ended.
+
+use std::fs::{self};
+use std::thread;
+
+use harness::{Flavour, Form, Running, Sandbox, needs};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use harness::waiting::{held_lock, output_while, wait_for, wait_for_value};
+
+/// Waits, with a child that waits as well. Ignores SIGTERM.
+const STUBBORN: &str = "trap '' TERM; sleep 1000 & sleep 1000";
+
+/// Waits forever on ADD; creates a file when it has begun.
+const HANGS: &str = "[ \"$CNI_COMMAND\" = ADD ] || exit 0\n\
+    : > \"${0%/*}/../begun\"; sleep 1000 & sleep 1000";
+
+fn config(sandbox: &Sandbox, last: &str, more: &Value) -> Value {
+    let delegates = ["ipam-ds-ranges", "ipam-da-host-local", last];
+    sandbox.config_of_one_range("1.1.0", &delegates, more)
+}
+
+#[track_caller]
+fn nothing_is_left(sandbox: &Sandbox) {
+    assert!(sandbox.reserved("testnet").is_empty());
+    assert!(sandbox.records("testnet").is_empty());
+    assert_eq!(sandbox.processes_that_stay(), [""; 0]);
+}
+
+/// Asserts that DEL of the runtime leaves nothing of an ADD whose delegate was killed.
+#[track_caller]
+fn del_leaves_nothing(sandbox: &Sandbox, config: &Value) {
+    assert!(sandbox.reserved("testnet").is_empty());
+    assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
+    let del = sandbox.call("ipam-delegated", "DEL", config);
+    del.run().nothing();
+    nothing_is_left(sandbox);
+}
+
+#[test]
+fn a_delegate_past_its_time_is_ended_with_its_whole_group() {
+    // Long enough for the other delegates, on any machine.
+    let is_ended = |script, timeout| {
+        let sandbox = Sandbox::default().with_script("hangs", script);
+        let config = config(&sandbox, "hangs", &json!({ "delegateTimeout": timeout }));
+        let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
+        assert_eq!(error["code"], 11);
+        assert_eq!(
+            error["msg"],
+            "hangs: did not end within 10s, and was terminated"
+        );
+        assert!(sandbox.reserved("testnet").is_empty());
+        wait_for(|| sandbox.processes().is_empty());
+        // It was killed, and may hold an address.
+        assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| is_ended(HANGS, json!(10)));
+        scope.spawn(|| is_ended(STUBBORN, json!("10s")));
+    });
+}
+
+#[test]
+fn a_delegate_that_hangs_on_del_keeps_no_other_from_letting_go() {
+    let sandbox = Sandbox::default().with_script(
+        "hangs",
+        "case $CNI_COMMAND in ADD) printf '{\"ips\":[{\"address\":\"10.7.0.2/24\"}]}' ;; DEL) sleep 1000 ;; esac",
+    );
+    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]], "delegateTimeout": "10s", "result": "merge"});
+    let delegates = ["hangs", "ipam-ds-ranges", "ipam-da-host-local"];
+    let config = sandbox.config("1.1.0", &delegates, &ipam);
+    sandbox
+        .call("ipam-delegated", "ADD", &config)
+        .run()
+        .result();
+    let error = sandbox.call("ipam-delegated", "DEL", &config).run().error();
+    assert_eq!(error["code"], 11);
+    assert!(sandbox.reserved("testnet").is_empty());
+    // The next DEL tries it again.
+    assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
+    sandbox.write_executable("hangs", "#!/bin/sh\nexit 0");
+    sandbox
+        .call("ipam-delegated", "DEL", &config)
+        .run()
+        .nothing();
+    nothing_is_left(&sandbox);
+}
+
+#[test]
+fn a_delegate_within_its_time_is_left_alone() {
+    let sandbox = Sandbox::default();
+    let config = config(&sandbox, "ipam-ds-ranges", &json!({"delegateTimeout": 60}));
+    sandbox
+        .call("ipam-delegated", "ADD", &config)
+        .run()
+        .result();
+}
+
+fn signal(running: &Running, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+#[test]
+fn sigterm_and_sigint_stop_the_delegate_and_roll_back() {
+    for (name, number) in [("SIGTERM", Signal::TERM), ("SIGINT", Signal::INT)] {
+        let sandbox = Sandbox::default().with_script("hangs", HANGS);
+        let config = config(&sandbox, "hangs", &json!({}));
+        let running = sandbox.call("ipam-delegated", "ADD", &config).start();
+        wait_for(|| sandbox.root().join("begun").exists());
+        assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
+        signal(&running, number);
+        let error = running.output().error();
+        assert_eq!(error["code"], 106, "{name}");
+        assert_eq!(
+            error["msg"],
+            "hangs: was terminated, since the call was cancelled"
+        );
+        del_leaves_nothing(&sandbox, &config);
+    }
+}
+
+#[test]
+fn sigterm_ends_an_add_that_waits_for_its_input_or_for_its_reader() {
+    let sandbox = Sandbox::default();
+    let config = config(&sandbox, "ipam-ds-ranges", &json!({}));
+    let mut call = sandbox.call("ipam-delegated", "ADD", &config);
+    // Its stdin stays open, without input.
+    call = call.through(&["sh", "-c", "sleep 1000 | \"$0\""]);
+    let running = call.start();
+    // Not the shell, whose command line contains both.
+    let is_plugin = |line: &String| line.contains("/ipam-delegated") && !line.contains("sleep");
+    let plugin = || {
+        let line = sandbox.processes().into_iter().find(is_plugin)?;
+        let (pid, _) = line.split_once(' ')?;
+        Pid::from_raw(pid.parse().ok()?)
+    };
+    let pid = wait_for_value(plugin, Option::is_some).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    wait_for(|| plugin().is_none());
+    harness::kill_all(&sandbox);
+    assert!(!running.output().status.success());
+
+    let mut config = sandbox.config(
+        "1.0.0",
+        &["ipam-ds-ranges", "ipam-da-host-local"],
+        &json!({}),
+    );
+    config["ipam"]["ranges"] = json!([[{"subnet": "10.1.0.0/24"}]]);
+    let routes: Vec<Value> = (0..4000)
+        .map(|n| json!({"dst": format!("10.{}.{}.0/24", n / 250, n % 250)}))
+        .collect();
+    config["ipam"]["routes"] = json!(routes);
+    let running = sandbox.call("ipam-delegated", "ADD", &config).start();
+    let record = sandbox.state_dir().join("testnet/c1:eth0.json");
+    wait_for(|| fs::read_to_string(&record).is_ok_and(|text| text.contains("\"added\"")));
+    signal(&running, Signal::TERM);
+    wait_for(|| sandbox.reserved("testnet").is_empty());
+    assert!(!running.output().status.success());
+    nothing_is_left(&sandbox);
+}
+
+#[test]
+fn a_signal_between_delegates_rolls_back() {
+    // The signal comes while a delegate runs that ignores it.
+    let sandbox = Sandbox::default().with_script(
+        "signals",
+        "[ \"$CNI_COMMAND\" = ADD ] || exit 0\ntrap '' TERM; kill -TERM $PPID; sleep 0.1; echo '{\"ips\":[]}'",
+    );
+    for delegates in [["signals", "ipam-ds-ranges"], ["ipam-ds-ranges", "signals"]] {
+        let config = sandbox.config("1.1.0", &delegates, &json!({"subnet": "10.1.0.0/24"}));
+        let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
+        assert_eq!(error["code"], 106, "{error}");
+        del_leaves_nothing(&sandbox, &config);
+    }
+}
+
+#[test]
+fn a_result_that_nobody_hears_is_undone() {
+    needs!("/usr/bin/jq");
+    // The last delegate waits until the caller has ended.
+    let sandbox = Sandbox::default().with_script(
+        "waits",
+        "[ \"$CNI_COMMAND\" = ADD ] || exit 0\n\
+         : > \"${0%/*}/../begun\"; while [ ! -e \"${0%/*}/../gone\" ]; do sleep 0.01; done; exec jq -c .prevResult",
+    );
+    let config = config(&sandbox, "waits", &json!({}));
+    let mut running = sandbox.call("ipam-delegated", "ADD", &config).start();
+    wait_for(|| sandbox.root().join("begun").exists());
+    running.stop_listening();
+    fs::write(sandbox.root().join("gone"), "").unwrap();
+    let output = running.output();
+    assert!(!output.status.success());
+    assert!(
+        output.stderr.contains("could not be delivered"),
+        "{output:?}"
+    );
+    nothing_is_left(&sandbox);
+
+    // The allocator does so without a chain as well, and keeps what an earlier ADD holds.
+    let pools = |name: &str, subnet: &str| json!([{"name": name, "subnet": subnet}]);
+    let earlier = sandbox.allocator_call("ADD", "c1", &pools("red", "10.1.0.0/24"));
+    earlier.run().result();
+    let lock = held_lock(&sandbox, "pools");
+    let call = sandbox.allocator_call("ADD", "c1", &pools("blue", "10.2.0.0/24"));
+    let mut running = call.start();
+    running.stop_listening();
+    drop(lock);
+    assert!(!running.output().status.success());
+    assert_eq!(sandbox.reserved("pools"), ["10.1.0.2"]);
+}
+
+/// Asserts that a call is refused because processes of this sandbox hold the lock, and that it
+/// ends none of them.
+#[track_caller]
+fn is_refused_by_processes_that_stay(sandbox: &Sandbox, command: &str, config: &Value) {
+    let before = sandbox.processes();
+    assert!(!before.is_empty(), "the delegate goes on");
+    let error = sandbox
+        .call("ipam-delegated", command, config)
+        .run()
+        .error();
+    assert_eq!(error["code"], 11, "{command}: {error}");
+    let msg = error["msg"].as_str().unwrap();
+    for line in &before {
+        let pid = line.split(' ').next().unwrap();
+        assert!(msg.contains(&format!("{pid} (")), "{command}: {error}");
+    }
+    assert!(msg.contains("(hangs"), "{command}: {error}");
+    assert_eq!(sandbox.processes(), before, "{command}");
+    assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"], "{command}");
+}
+
+#[test]
+fn a_killed_adds_delegate_that_hangs_is_named_and_not_ended() {
+    let sandbox = Sandbox::default().with_script("hangs", HANGS);
+    let mut config = config(&sandbox, "hangs", &json!({}));
+    config["cni.dev/valid-attachments"] = json!([]);
+    let running = sandbox.call("ipam-delegated", "ADD", &config).start();
+    // Its shell has started both.
+    let is_sleep = |line: &String| line.contains(" sleep 1000");
+    wait_for(|| {
+        sandbox
+            .processes()
+            .iter()
+            .filter(|process| is_sleep(process))
+            .count()
+            == 2
+    });
+    running.kill();
+    for command in ["DEL", "GC", "ADD"] {
+        is_refused_by_processes_that_stay(&sandbox, command, &config);
+        assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"], "{command}");
+    }
+    harness::kill_all(&sandbox);
+    sandbox
+        .call("ipam-delegated", "DEL", &config)
+        .run()
+        .nothing();
+    nothing_is_left(&sandbox);
+}
+
+#[test]
+fn a_killed_dels_delegate_that_hangs_is_named_and_not_ended() {
+    let sandbox = Sandbox::default().with_script(
+        "hangs-once",
+        "[ \"$CNI_COMMAND\" != ADD ] || { echo '{\"ips\":[]}'; exit; }\n\
+         [ ! -e \"${0%/*}/../begun\" ] || exit 0\n: > \"${0%/*}/../begun\"; sleep 1000",
+    );
+    let config = config(&sandbox, "hangs-once", &json!({}));
+    sandbox
+        .call("ipam-delegated", "ADD", &config)
+        .run()
+        .result();
+    let running = sandbox.call("ipam-delegated", "DEL", &config).start();
+    wait_for(|| {
+        sandbox
+            .processes()
+            .iter()
+            .any(|line| line.contains(" sleep 1000"))
+    });
+    running.kill();
+    is_refused_by_processes_that_stay(&sandbox, "DEL", &config);
+    harness::kill_all(&sandbox);
+    sandbox
+        .call("ipam-delegated", "DEL", &config)
+        .run()
+        .nothing();
+    nothing_is_left(&sandbox);
+}
+
+#[test]
+fn an_add_that_cannot_be_undone_in_time_fails_and_stays_recorded() {
+    let fails = "[ \"$CNI_COMMAND\" = ADD ] || exit 0\n\
+        : > \"${0%/*}/../begun\"; while [ ! -e \"${0%/*}/../end\" ]; do sleep 0.01; done; exit 1";
+    let undo = |form| {
+        let sandbox = Sandbox::in_form(Flavour::Normal, form).with_script("fails", fails);
+        let config = config(&sandbox, "fails", &json!({}));
+        let running = sandbox.call("ipam-delegated", "ADD", &config).start();
+        wait_for(|| sandbox.root().join("begun").exists());
+        let lock = held_lock(&sandbox, "testnet");
+        fs::write(sandbox.root().join("end"), "").unwrap();
+        let error = output_while(lock, running).error();
+        assert!(error.to_string().contains("fails"), "{error}");
+        assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"], "{error}");
+        assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"], "{error}");
+        sandbox
+            .call("ipam-delegated", "DEL", &config)
+            .run()
+            .nothing();
+        nothing_is_left(&sandbox);
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| undo(Form::OneFile));
+        scope.spawn(|| undo(Form::Separate));
+    });
+}
+
+#[test]
+fn an_add_fails_if_an_earlier_one_cannot_be_undone_in_time_which_stays_recorded() {
+    let kills = "[ \"$CNI_COMMAND\" = ADD ] || exit 0\nkill -9 $PPID; sleep 0.1; exit 1";
+    let add_again = |form| {
+        let sandbox = Sandbox::in_form(Flavour::Normal, form).with_script("kills", kills);
+        let config = config(&sandbox, "kills", &json!({}));
+        let call = |command| sandbox.call("ipam-delegated", command, &config);
+        assert_eq!(call("ADD").run().status.code(), None, "it is killed");
+        let lock = held_lock(&sandbox, "testnet");
+        let running = call("ADD").start();
+        let record = sandbox.state_dir().join("testnet/c1:eth0.json");
+        wait_for(|| fs::read_to_string(&record).is_ok_and(|text| text.contains("\"deleting\"")));
+        let pid = Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+        let error = output_while(lock, running).error();
+        assert_eq!(error["code"], 11, "{error}");
+        assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"], "{error}");
+        assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"], "{error}");
+        call("DEL").run().nothing();
+        nothing_is_left(&sandbox);
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| add_again(Form::OneFile));
+        scope.spawn(|| add_again(Form::Separate));
+    });
+}

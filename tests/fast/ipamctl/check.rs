@@ -1,0 +1,252 @@
+//! `check` finds each trap, and has no finding for a correct conflist.
+
+use std::fs;
+
+use harness::{Sandbox, needs};
+use serde_json::{Value, json};
+
+use super::{json_of, network, status};
+
+/// A sandbox whose main plugins are installed and support every version.
+pub(super) fn sandbox() -> Sandbox {
+    let versions = r#"echo '{"cniVersion":"1.1.0","supportedVersions":["0.3.0","0.3.1","0.4.0","1.0.0","1.1.0"]}'"#;
+    Sandbox::default()
+        .with_script("bridge", versions)
+        .with_script("macvlan", versions)
+        .with_script("host-local", versions)
+        .with_script("ipam-gc", versions)
+        .with_script(
+            "old-plugin",
+            r#"echo '{"cniVersion":"0.4.0","supportedVersions":["0.3.1","0.4.0"]}'"#,
+        )
+}
+
+/// The keys of the findings in the one conflist of the sandbox.
+pub(super) fn keys(sandbox: &Sandbox) -> Vec<String> {
+    let findings = json_of(sandbox, &["check"]);
+    let found = findings.as_array().unwrap().iter();
+    found
+        .inspect(|finding| {
+            for part in ["file", "problem", "instead"] {
+                assert!(!finding[part].as_str().unwrap().is_empty(), "{finding}");
+            }
+        })
+        .map(|finding| finding["key"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_sane_conflist_has_no_finding() {
+    let sandbox = sandbox();
+    network(&sandbox);
+    let output = sandbox.ipamctl(&["check"]).run();
+    assert_eq!(status(&output), Some(0), "{output:?}");
+    assert!(output.stdout.contains("Nothing is found."), "{output:?}");
+}
+
+/// Checks the finding of a network with these keys, and further ones of its plugin.
+#[track_caller]
+fn assert_found(version: &str, delegates: &[&str], ipam: &Value, plugin: &Value, key: &str) {
+    let sandbox = sandbox();
+    let mut config = sandbox.config(version, delegates, ipam);
+    let keys_of_plugin = config.as_object_mut().unwrap();
+    keys_of_plugin.extend(plugin.as_object().unwrap().clone());
+    sandbox.write_conflist("10-testnet.conflist", &config);
+    assert_eq!(keys(&sandbox), [key]);
+    assert_eq!(status(&sandbox.ipamctl(&["check"]).run()), Some(1));
+}
+
+pub(super) const OURS: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
+
+#[test]
+fn each_trap_is_found_and_its_key_named() {
+    let ranges = || json!({"ranges": [[{"subnet": "10.77.0.0/24"}]]});
+    let none = json!({});
+    let with = |key: &str, value: Value| {
+        let mut ipam = ranges();
+        ipam.as_object_mut().unwrap().insert(key.to_owned(), value);
+        ipam
+    };
+    assert_found(
+        "1.0.0",
+        &["ipam-ds-ranges", "no-such"],
+        &ranges(),
+        &none,
+        "ipam.delegates[1]",
+    );
+    assert_found(
+        "1.0.0",
+        &["ipam-ds-ranges", "old-plugin"],
+        &ranges(),
+        &none,
+        "ipam.delegates[1]",
+    );
+    assert_found(
+        "1.0.0",
+        &OURS,
+        &ranges(),
+        &json!({"type": "old-plugin"}),
+        "plugins[0].type",
+    );
+    assert_found(
+        "1.0.0",
+        &["ipam-ds-ranges"],
+        &ranges(),
+        &none,
+        "ipam.delegates[0]",
+    );
+    assert_found(
+        "1.0.0",
+        &["ipam-da-host-local"],
+        &ranges(),
+        &none,
+        "ipam.delegates[0]",
+    );
+    assert_found(
+        "1.0.0",
+        &OURS,
+        &with("delegateTimeout", json!("soon")),
+        &none,
+        "ipam.delegateTimeout",
+    );
+    assert_found("1.0.0", &OURS, &json!({}), &none, "ipam.ranges");
+    assert_found(
+        "1.0.0",
+        &OURS,
+        &json!({"ranges": [[{"subnet": "10.77.0.9/24"}]]}),
+        &none,
+        "ipam.ranges[0][0].subnet",
+    );
+    let two = json!({"ranges": [[{"subnet": "10.77.0.0/24"}, {"subnet": "10.79.0.0/24"}]]});
+    assert_found(
+        "1.0.0",
+        &OURS,
+        &two,
+        &json!({"isGateway": true}),
+        "isGateway",
+    );
+    assert_found("1.1.0", &OURS, &ranges(), &none, "plugins");
+    assert_found("0.2.0", &OURS, &ranges(), &none, "cniVersion");
+}
+
+#[test]
+fn a_capability_beside_the_type_needs_no_range() {
+    let sandbox = sandbox();
+    let mut config = sandbox.config("1.0.0", &OURS, &json!({}));
+    config["capabilities"] = json!({"ipRanges": true});
+    sandbox.write_conflist("10-testnet.conflist", &config);
+    assert_eq!(keys(&sandbox), [""; 0]);
+}
+
+#[test]
+fn networks_that_share_addresses_are_found_unless_they_share_a_named_pool() {
+    let sandbox = sandbox();
+    network(&sandbox);
+    let mut other = sandbox.config(
+        "1.0.0",
+        &OURS,
+        &json!({"ranges": [[{"subnet": "10.77.0.128/25"}]]}),
+    );
+    other["name"] = json!("other");
+    sandbox.write_conflist("20-other.conflist", &other);
+    assert_eq!(keys(&sandbox), ["ipam.ranges"; 2]);
+    // With a file as its argument, `check` has only that file's findings.
+    let file = sandbox.conf_dir().join("20-other.conflist");
+    let found = json_of(&sandbox, &["check", file.to_str().unwrap()]);
+    assert_eq!(found.as_array().unwrap().len(), 1);
+    assert!(
+        found[0]["problem"]
+            .as_str()
+            .unwrap()
+            .contains("10-testnet.conflist"),
+        "{found}"
+    );
+    other["name"] = json!("testnet");
+    sandbox.write_conflist("20-other.conflist", &other);
+    assert_eq!(keys(&sandbox), ["name"]);
+}
+
+#[test]
+fn a_data_dir_that_a_reboot_empties_while_records_stay_is_found() {
+    needs!("/dev/shm");
+    let sandbox = sandbox();
+    let volatile = tempfile::tempdir_in("/dev/shm").unwrap();
+    let mut config = network(&sandbox);
+    config["ipam"]["dataDir"] = json!(volatile.path());
+    sandbox.write_conflist("10-testnet.conflist", &config);
+    // If the sandbox itself is on such a file system, both are emptied.
+    let expected: &[&str] = if is_volatile(&sandbox) {
+        &[]
+    } else {
+        &["ipam.dataDir"]
+    };
+    assert_eq!(keys(&sandbox), expected);
+}
+
+fn is_volatile(sandbox: &Sandbox) -> bool {
+    let stat = rustix::fs::statfs(sandbox.root()).unwrap();
+    stat.f_type == 0x0102_1994
+}
+
+#[test]
+fn no_exec_runs_no_plugin() {
+    let sandbox = sandbox().with_script("bridge2", r#"echo ran > "$0.ran""#);
+    let mut config = network(&sandbox);
+    config["type"] = json!("bridge2");
+    sandbox.write_conflist("10-testnet.conflist", &config);
+    let ran = sandbox.plugins().join("bridge2.ran");
+    assert_eq!(
+        status(&sandbox.ipamctl(&["check", "--no-exec"]).run()),
+        Some(0)
+    );
+    assert!(!ran.exists());
+    assert_eq!(status(&sandbox.ipamctl(&["check"]).run()), Some(1));
+    assert!(ran.exists());
+}
+
+#[test]
+fn a_catalogue_that_is_refused_is_found_with_its_file_and_rule() {
+    let sandbox = sandbox();
+    let folder = sandbox.root().join("ipam.d");
+    fs::create_dir(&folder).unwrap();
+    let unreached = json!({"rules": [{"pools": ["web"]}]});
+    fs::write(folder.join("50.json"), unreached.to_string()).unwrap();
+    let ipam = json!({
+        "pools": {"web": {"subnet": "10.77.0.0/24"}}, "rules": [{"pools": ["web"]}],
+        "poolsDir": folder,
+    });
+    let config = sandbox.config("1.0.0", &["ipam-ds-rules", "ipam-da-host-local"], &ipam);
+    sandbox.write_conflist("10-testnet.conflist", &config);
+    let found = json_of(&sandbox, &["check"]);
+    let problem = found[0]["problem"].as_str().unwrap();
+    assert!(
+        problem
+            .ends_with("50.json: rules[0]: it is never reached, since ipam.rules[0] always holds"),
+        "{found}"
+    );
+    assert_eq!(status(&sandbox.ipamctl(&["check"]).run()), Some(1));
+
+    // A network has ranges that are in a pool of the catalogue.
+    fs::remove_file(folder.join("50.json")).unwrap();
+    let other = json!({"ranges": [[{"subnet": "10.77.0.128/25"}]]});
+    let mut other = sandbox.config("1.0.0", &OURS, &other);
+    other["name"] = json!("other");
+    other["bridge"] = json!("other0");
+    sandbox.write_conflist("20-other.conflist", &other);
+    let found = json_of(&sandbox, &["check"]);
+    assert!(found.to_string().contains("ipam.pools.web"), "{found}");
+}
+
+#[test]
+fn the_default_network_is_the_first_file_of_its_folder() {
+    let sandbox = sandbox();
+    network(&sandbox);
+    let file = sandbox.conf_dir().join("10-testnet.conflist");
+    let words = ["check", "--default", file.to_str().unwrap()];
+    assert_eq!(json_of(&sandbox, &words), json!([]));
+    sandbox.write_conf("05-other.conf", "{");
+    let found = json_of(&sandbox, &words);
+    assert_eq!(found[0]["severity"], "error");
+    let problem = found[0]["problem"].as_str().unwrap();
+    assert!(problem.contains("05-other.conf"), "{problem}");
+}

@@ -1,0 +1,350 @@
+//! `pools`, `ls`, `show`, `map` and `metrics`: their complete outputs; they change nothing.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use harness::{Sandbox, needs, repository};
+use serde_json::{Value, json};
+
+use super::{GONE, THERE, add, id, json_of, network, status};
+
+#[test]
+fn pools_counts_what_is_reserved_free_and_excluded() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    for i in 1..=3 {
+        add(&sandbox, &config, &id(&format!("a{i}")), THERE);
+    }
+    let pools = json_of(&sandbox, &["pools"]);
+    let pool = &pools[0];
+    for (key, value) in [
+        ("size", 237),
+        ("reserved", 3),
+        ("free", 234),
+        ("excluded", 16),
+    ] {
+        assert_eq!(pool[key], value, "{key}");
+    }
+    assert_eq!(pool["networks"], json!(["testnet"]));
+    let text = sandbox.ipamctl(&["pools"]).run();
+    assert!(text.stdout.contains("10.77.0.1-10.77.0.254"), "{text:?}");
+}
+
+#[test]
+fn ls_names_holder_pod_and_state() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), THERE);
+    let rows = json_of(&sandbox, &["ls", "--network", "testnet"]);
+    let row = &rows[0];
+    assert_eq!(row["address"], "10.77.0.2");
+    assert_eq!(row["containerID"], id("a1"));
+    assert_eq!(
+        (&row["ifname"], &row["state"]),
+        (&json!("eth0"), &json!("added"))
+    );
+    assert_eq!(row["names"]["K8S_POD_NAME"], "web-1");
+    let text = sandbox.ipamctl(&["ls"]).run().stdout;
+    assert!(
+        text.contains("shop/web-1") && text.contains(" ago"),
+        "{text}"
+    );
+    assert!(
+        text.contains(&id("a1")[..12]) && !text.contains(&id("a1")),
+        "{text}"
+    );
+    let whole = sandbox.ipamctl(&["ls", "--no-trunc"]).run().stdout;
+    assert!(whole.contains(&id("a1")), "{whole}");
+    // The output isn't a terminal, so it has no colour.
+    assert!(!text.contains('\x1b'));
+    let none = sandbox.ipamctl(&["ls", "--network", "nowhere"]).run();
+    assert_eq!(status(&none), Some(2), "{none:?}");
+}
+
+#[test]
+fn directories_of_host_local_are_shown_without_a_conflist_and_without_a_record() {
+    let sandbox = Sandbox::default();
+    let folder = sandbox.data_dir().join("old");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("10.1.0.2"), "c1\r\neth0").unwrap();
+    fs::write(folder.join("10.1.0.3"), "c2").unwrap();
+    fs::write(folder.join("lock"), "").unwrap();
+    let rows = json_of(&sandbox, &["ls"]);
+    let states: Vec<&Value> = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| &row["state"])
+        .collect();
+    assert_eq!(states, ["reserved", "reserved"]);
+    assert_eq!(rows[1]["ifname"], Value::Null);
+    assert_eq!(json_of(&sandbox, &["pools"])[0]["reserved"], 2);
+    let shown = json_of(&sandbox, &["show", "10.1.0.2"]);
+    assert_eq!(shown[0]["containerID"], "c1");
+}
+
+#[test]
+fn the_pool_of_the_reference_host_local_is_shown_with_its_ranges() {
+    needs!("host-local");
+    let sandbox = Sandbox::default().with_reference("host-local");
+    let ipam =
+        json!({"type": "host-local", "dataDir": sandbox.data_dir(), "subnet": "10.2.0.0/28"});
+    let config = json!({"cniVersion": "1.0.0", "name": "plain", "type": "bridge", "ipam": ipam});
+    sandbox.write_conflist("plain.conflist", &config);
+    sandbox.call("host-local", "ADD", &config).run().result();
+    let pools = json_of(&sandbox, &["pools"]);
+    assert_eq!(
+        (&pools[0]["size"], &pools[0]["reserved"]),
+        (&json!(13), &json!(1))
+    );
+}
+
+#[test]
+fn show_finds_a_container_by_a_unique_beginning_and_lists_its_chain() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), GONE);
+    add(&sandbox, &config, &id("a2"), THERE);
+    let shown = json_of(&sandbox, &["show", "a1"]);
+    let attachment = &shown[0];
+    assert_eq!(attachment["netnsGone"], true);
+    assert_eq!(attachment["delegates"][0]["name"], "ipam-ds-ranges");
+    assert_eq!(
+        attachment["delegates"][1]["answered"]["ips"][0]["address"],
+        "10.77.0.2/24"
+    );
+    let text = sandbox.ipamctl(&["show", "10.77.0.3"]).run().stdout;
+    for line in ["  1. ipam-ds-ranges: {", "  2. ipam-da-host-local: {"] {
+        assert!(text.contains(line), "{text}");
+    }
+    let ambiguous = sandbox.ipamctl(&["show", "a"]).run();
+    assert_eq!(status(&ambiguous), Some(2));
+    // The message has both full IDs.
+    assert!(ambiguous.stderr.contains(&id("a1")) && ambiguous.stderr.contains(&id("a2")));
+}
+
+#[test]
+fn show_by_address_says_as_much_as_show_by_id() {
+    let sandbox = Sandbox::default();
+    let ranges = json!({"ranges": [[{"subnet": "10.77.0.0/24"}], [{"subnet": "fd00:77::/64"}]]});
+    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
+    let config = sandbox.config("1.0.0", &delegates, &ranges);
+    sandbox.write_conflist("10-testnet.conflist", &config);
+    for name in ["a1", "a2"] {
+        add(&sandbox, &config, &id(name), THERE);
+    }
+    let by_id = json_of(&sandbox, &["show", "a1"]);
+    assert_eq!(by_id[0]["addresses"].as_array().unwrap().len(), 2);
+    for ip in ["10.77.0.2", "fd00:77::2"] {
+        assert_eq!(json_of(&sandbox, &["show", ip]), by_id, "{ip}");
+    }
+    // Without its record, too, except for the values from the record.
+    std::fs::remove_dir_all(sandbox.state_dir()).unwrap();
+    let shown = json_of(&sandbox, &["show", "10.77.0.2"]);
+    assert_eq!(shown[0]["addresses"], by_id[0]["addresses"]);
+}
+
+#[test]
+fn an_address_in_two_networks_must_be_named_with_its_network() {
+    let sandbox = Sandbox::default();
+    for network in ["one", "two"] {
+        let folder = sandbox.data_dir().join(network);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("10.1.0.2"), format!("c-{network}\r\neth0")).unwrap();
+    }
+    let both = sandbox.ipamctl(&["show", "10.1.0.2"]).run();
+    assert!(both.stderr.contains("choose by --network"), "{both:?}");
+    let two = json_of(&sandbox, &["show", "10.1.0.2", "--network", "two"]);
+    assert_eq!(two[0]["containerID"], "c-two");
+}
+
+#[test]
+fn a_map_has_sixteen_rows_for_a_24() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), THERE);
+    let text = sandbox.ipamctl(&["map", "testnet"]).run().stdout;
+    let rows: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("10.77.0."))
+        .collect();
+    assert_eq!(rows.len(), 16, "{text}");
+    assert_eq!(rows[0], "10.77.0.0          G █ · · · · · · · · · · · · ·");
+    assert!(rows[4].ends_with(&" ×".repeat(16)), "{text}");
+    assert_eq!(
+        json_of(&sandbox, &["map", "testnet"]),
+        json_of(&sandbox, &["pools"])
+    );
+}
+
+#[test]
+fn nothing_is_made_or_changed_by_looking() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), GONE);
+    let before = everything(sandbox.root());
+    for words in [
+        &["pools"][..],
+        &["ls"],
+        &["show", "a1"],
+        &["map", "testnet"],
+        &["leaks"],
+        &["metrics"],
+        &["check"],
+    ] {
+        sandbox.ipamctl(words).run();
+    }
+    let file = sandbox.conf_dir().join("10-testnet.conflist");
+    sandbox.ipamctl(&["explain", file.to_str().unwrap()]).run();
+    assert_eq!(everything(sandbox.root()), before);
+}
+
+/// Every file below a folder, with its size and modification time.
+fn everything(folder: &Path) -> Vec<(String, u64, i64)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        all.push((
+            path.display().to_string(),
+            metadata.len(),
+            metadata.mtime_nsec(),
+        ));
+        if metadata.is_dir() {
+            all.extend(everything(&path));
+        }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn a_broken_conflist_is_named_and_the_others_go_on() {
+    let sandbox = Sandbox::default();
+    network(&sandbox);
+    sandbox.write_conf("05-broken.conflist", "{");
+    let output = sandbox.ipamctl(&["pools"]).run();
+    assert!(output.stderr.contains("05-broken.conflist"), "{output:?}");
+    assert!(output.stdout.contains("testnet"), "{output:?}");
+    // The networks of the damaged conflist aren't shown.
+    assert_eq!(status(&output), Some(2));
+}
+
+#[test]
+fn without_a_conflist_there_is_nothing_and_that_is_said() {
+    let sandbox = Sandbox::default();
+    let output = sandbox.ipamctl(&["pools"]).run();
+    assert!(
+        output.stdout.is_empty() && !output.stderr.is_empty(),
+        "{output:?}"
+    );
+    let output = sandbox.ipamctl(&["check"]).run();
+    assert_eq!(status(&output), Some(2), "{output:?}");
+}
+
+#[test]
+fn a_record_of_a_newer_version_is_shown_as_such() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), THERE);
+    let record = sandbox
+        .state_dir()
+        .join("testnet")
+        .join(format!("{}:eth0.json", id("a1")));
+    let content = fs::read_to_string(&record).unwrap();
+    fs::write(&record, content.replacen("\"format\":", "\"format\":9", 1)).unwrap();
+    assert_eq!(json_of(&sandbox, &["ls"])[0]["state"], "broken-record");
+    let shown = json_of(&sandbox, &["show", "a1"]);
+    assert!(
+        shown[0]["recordProblem"].as_str().unwrap().contains('9'),
+        "{shown}"
+    );
+}
+
+#[test]
+fn foreign_files_are_passed_over() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), THERE);
+    for folder in [sandbox.data_dir(), sandbox.state_dir()] {
+        for i in 0..2_000 {
+            fs::write(folder.join("testnet").join(format!("foreign-{i}")), "x").unwrap();
+        }
+    }
+    assert_eq!(json_of(&sandbox, &["ls"]).as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn who_may_not_read_is_told_which_file_and_that_it_wants_root() {
+    needs!("root");
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), THERE);
+    let open = |path: &Path| {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    open(sandbox.root());
+    // Not in a home directory, which another user may not enter.
+    let copy = sandbox.root().join("ipamctl");
+    fs::copy(sandbox.ipamctl(&[]).executable(), &copy).unwrap();
+    let output = sandbox
+        .ipamctl(&["ls"])
+        .with_executable(copy)
+        .as_user(65_534)
+        .run();
+    let path = sandbox.state_dir().display().to_string();
+    assert!(
+        output.stderr.contains(&path) && output.stderr.contains("root"),
+        "{output:?}"
+    );
+    // Readable files are shown.
+    assert!(output.stdout.contains("10.77.0.2"), "{output:?}");
+}
+
+#[test]
+fn the_dashboard_asks_for_metrics_that_there_are() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), THERE);
+    // A DEL that has begun: without its allocator, it fails.
+    fs::remove_file(sandbox.plugins().join("ipam-da-host-local")).unwrap();
+    let del = sandbox.call("ipam-delegated", "DEL", &config);
+    del.container(&id("a1")).run();
+    let metrics = sandbox.ipamctl(&["metrics"]).run().stdout;
+    let path = repository().join("docs/ipam-dashboard.json");
+    let dashboard: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let exprs: Vec<&str> = panels
+        .iter()
+        .flat_map(|panel| panel["targets"].as_array().unwrap())
+        .map(|target| target["expr"].as_str().unwrap())
+        .collect();
+    let is_name = |word: &&str| word.starts_with("ipam_");
+    let not_word = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+    let names = exprs
+        .iter()
+        .flat_map(|expression| expression.split(not_word).filter(is_name));
+    let mut asked = 0;
+    for name in names {
+        assert!(metrics.contains(&format!("# TYPE {name} gauge")), "{name}");
+        asked += 1;
+    }
+    assert!(asked >= 5, "{asked}");
+}
+
+#[test]
+fn metrics_name_pools_and_records() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), THERE);
+    let output = sandbox.ipamctl(&["metrics"]).run();
+    let text = &output.stdout;
+    let has = |line: &str| text.lines().any(|shown| shown.starts_with(line));
+    assert!(has("ipam_pool_addresses{directory=\""), "{text}");
+    assert!(
+        has("ipam_attachment_records{network=\"testnet\",state=\"added\"} 1"),
+        "{text}"
+    );
+}

@@ -1,0 +1,83 @@
+//! `release`: with the chain of the record or of the conflist, or only the file.
+
+use std::fs;
+
+use harness::{Sandbox, needs};
+use serde_json::json;
+
+use super::{THERE, add, id, network, status};
+
+#[test]
+fn an_attachment_is_released_by_its_address_and_by_the_beginning_of_its_containers_id() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    for words in [
+        &["10.77.0.2"][..],
+        &["a1"],
+        &["10.77.0.4", "--network", "testnet"],
+    ] {
+        add(&sandbox, &config, &id("a1"), THERE);
+        let output = sandbox.ipamctl(&["release"]).args(words).run();
+        assert_eq!(status(&output), Some(0), "{output:?}");
+        // It prints the full ID.
+        assert!(output.stdout.contains(&id("a1")), "{output:?}");
+        assert!(
+            output.stdout.contains("the chain of its record"),
+            "{output:?}"
+        );
+        assert_eq!(sandbox.reserved("testnet"), [""; 0]);
+        assert_eq!(sandbox.records("testnet"), [""; 0]);
+    }
+}
+
+#[test]
+fn every_delegate_of_the_record_is_asked_even_without_a_conflist() {
+    let sandbox = Sandbox::default().with_script(
+        "ipam-ds-noting",
+        r#"[ "$CNI_COMMAND" = DEL ] && echo "$CNI_CONTAINERID $CNI_ARGS" > "$CNI_PATH/noted"
+cat > /dev/null; echo '{"cniVersion":"1.0.0","ips":[],"pools":[{"subnet":"10.5.0.0/24"}]}'"#,
+    );
+    let delegates = ["ipam-ds-noting", "ipam-da-host-local"];
+    let config = sandbox.config("1.0.0", &delegates, &json!({}));
+    add(&sandbox, &config, &id("a1"), THERE);
+    let output = sandbox.ipamctl(&["release", "a1"]).run();
+    assert_eq!(status(&output), Some(0), "{output:?}");
+    let noted = fs::read_to_string(sandbox.plugins().join("noted")).unwrap();
+    assert!(
+        noted.contains(&id("a1")) && noted.contains("K8S_POD_NAME=web-1"),
+        "{noted}"
+    );
+    assert_eq!(sandbox.reserved("testnet"), [""; 0]);
+}
+
+#[test]
+fn a_reservation_of_the_reference_host_local_is_released_by_its_own_del() {
+    needs!("host-local");
+    let sandbox = Sandbox::default().with_reference("host-local");
+    let ipam =
+        json!({"type": "host-local", "dataDir": sandbox.data_dir(), "subnet": "10.2.0.0/28"});
+    let config = json!({"cniVersion": "1.0.0", "name": "plain", "type": "bridge", "ipam": ipam});
+    sandbox.write_conflist("plain.conflist", &config);
+    sandbox
+        .call("host-local", "ADD", &config)
+        .container(&id("b1"))
+        .run()
+        .result();
+    let output = sandbox.ipamctl(&["release", "b1"]).run();
+    assert_eq!(status(&output), Some(0), "{output:?}");
+    assert_eq!(sandbox.reserved("plain"), [""; 0]);
+    assert!(!sandbox.state_dir().join("plain").exists());
+}
+
+#[test]
+fn a_failed_release_leaves_everything_and_says_what_failed() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), THERE);
+    fs::remove_file(sandbox.plugins().join("ipam-da-host-local")).unwrap();
+    let output = sandbox.ipamctl(&["release", "a1"]).run();
+    assert_eq!(status(&output), Some(2), "{output:?}");
+    assert!(output.stdout.contains("ipam-da-host-local"), "{output:?}");
+    assert_eq!(sandbox.reserved("testnet").len(), 1);
+    assert_eq!(sandbox.records("testnet").len(), 1);
+}

@@ -1,0 +1,48 @@
+//! The chain, records, the allocator, selectors and rules, third-party delegates, hangs, and
+//! `ipamctl`, by the real executables.
+//!
+//! Needs: Rust. What needs root, strace or another program is skipped without it. Takes two minutes.
+
+mod allocator;
+mod allocator_status;
+mod bad_delegates;
+mod bad_input;
+mod bad_pools;
+mod borders;
+mod bounds;
+mod chain;
+mod collection;
+mod directories;
+mod documents;
+mod example_flow;
+mod faults;
+mod flavours;
+mod hangs;
+mod ipam_gc;
+mod ipamctl;
+mod killed;
+mod leftovers;
+mod one_file;
+mod one_process;
+mod pinned;
+mod pools;
+mod recorded_calls;
+mod records;
+mod recursion;
+mod removed_delegates;
+mod repeated_add;
+mod rules;
+mod runtime_ranges;
+mod selector;
+mod shared_pools;
+mod state_files;
+mod sticky;
+mod torn_files;
+mod traces;
+mod undo;
+mod unknown_directories;
+mod valid_attachments;
+mod verbose_log;
+mod version_negotiation;
+
+harness::print_left_out_at_the_end!();

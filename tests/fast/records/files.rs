@@ -1,0 +1,267 @@
+//! Damaged record files: torn, of another user, unreadable, unwritable, too large.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use harness::{Node, Sandbox, needs};
+use serde_json::{Value, json};
+
+#[test]
+fn a_record_that_is_torn_foreign_or_unreadable_is_passed_over() {
+    let record = |sandbox: &Sandbox| sandbox.state_dir().join("testnet/c1:eth0.json");
+    let damages: [fn(&std::path::Path); 6] = [
+        |path| fs::write(path, "").unwrap(),
+        |path| fs::write(path, &fs::read(path).unwrap()[..100]).unwrap(),
+        |path| fs::write(path, "{\"format\": 99}").unwrap(),
+        |path| {
+            let other = fs::read_to_string(path)
+                .unwrap()
+                .replace("\"c1\"", "\"c2\"");
+            fs::write(path, other).unwrap();
+        },
+        |path| {
+            fs::remove_file(path).unwrap();
+            fs::create_dir(path).unwrap();
+        },
+        |path| fs::remove_file(path).unwrap(),
+    ];
+    for (i, damage) in damages.iter().enumerate() {
+        let sandbox = Sandbox::default();
+        let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+        let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
+        let config = sandbox.config("1.0.0", &delegates, &ipam);
+        sandbox.chain_call("ADD", "c1", &config).run().result();
+        damage(&record(&sandbox));
+        let output = sandbox.chain_call("DEL", "c1", &config).run();
+        output.nothing();
+        // An empty or missing record means that nothing has begun.
+        let is_damaged = ![0, 5].contains(&i);
+        let is_warned_of = output.stderr.contains("WARN") && output.stderr.contains("record");
+        assert_eq!(is_warned_of, is_damaged, "{i}: {output:?}");
+        assert!(sandbox.reserved("testnet").is_empty(), "{i}");
+        if i != 4 {
+            assert!(sandbox.records("testnet").is_empty(), "{i}");
+        }
+    }
+}
+
+#[test]
+fn records_that_cannot_be_kept_keep_nothing_from_working() {
+    let sandbox = Sandbox::default();
+    fs::write(sandbox.state_dir(), "a file where the folder should be").unwrap();
+    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+    let config = sandbox.config("1.0.0", &["ipam-ds-ranges", "ipam-da-host-local"], &ipam);
+    let output = sandbox.chain_call("ADD", "c1", &config).run();
+    assert_eq!(output.ips(), ["10.1.0.2"]);
+    assert!(
+        output.stderr.contains("the attachment is not recorded"),
+        "{output:?}"
+    );
+    sandbox.chain_call("DEL", "c1", &config).run().nothing();
+    assert!(sandbox.reserved("testnet").is_empty());
+}
+
+#[test]
+fn a_record_is_its_owners_alone_and_holds_no_more_than_came() {
+    let sandbox = Sandbox::default();
+    let ipam =
+        json!({"ranges": [[{"subnet": "10.1.0.0/24"}]], "token": "secret-of-the-configuration"});
+    let config = sandbox.config("1.0.0", &["ipam-ds-ranges", "ipam-da-host-local"], &ipam);
+    let output = sandbox
+        .call("ipam-delegated", "ADD", &config)
+        .env("SECRET", "of-the-environment")
+        .env("CNI_ARGS", "IgnoreUnknown=1;A=b")
+        .run();
+    let mode = |path: &str| {
+        let metadata = fs::metadata(sandbox.state_dir().join(path)).unwrap();
+        metadata.permissions().mode() & 0o777
+    };
+    assert_eq!(
+        (mode("testnet"), mode("testnet/c1:eth0.json")),
+        (0o700, 0o600)
+    );
+    let json = fs::read_to_string(sandbox.state_dir().join("testnet/c1:eth0.json")).unwrap();
+    assert!(!json.contains("of-the-environment"));
+    let lines: Vec<Value> = json
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let intent = &lines[0]["adding"];
+    assert_eq!(intent["config"], config);
+    assert_eq!(intent["netns"], "/run/netns/c1");
+    assert_eq!(intent["args"], "IgnoreUnknown=1;A=b");
+    assert_eq!(
+        intent["delegates"],
+        json!(["ipam-ds-ranges", "ipam-da-host-local"])
+    );
+    assert!(lines[1]["result"]["pools"].is_array());
+    assert_eq!(lines[2]["result"], output.result());
+    assert_eq!(lines[3], json!({"added": {}}));
+    assert_eq!(lines.len(), 4);
+}
+
+#[test]
+fn a_failed_add_leaves_no_record() {
+    let sandbox = Sandbox::default();
+    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/30"}]]});
+    let config = sandbox.config("1.0.0", &["ipam-ds-ranges", "ipam-da-host-local"], &ipam);
+    sandbox.chain_call("ADD", "c1", &config).run().result();
+    for n in 0..20 {
+        assert_eq!(
+            sandbox
+                .chain_call("ADD", &format!("full{n}"), &config)
+                .run()
+                .code(),
+            11
+        );
+    }
+    assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
+    sandbox.chain_call("DEL", "c1", &config).run().nothing();
+    assert!(!sandbox.state_dir().join("testnet").exists());
+}
+
+/// strace's options that fail the first system call with this name and text.
+fn failing(trace: &str, name: &str, text: &str, error: &str) -> String {
+    let start = format!("{name}(");
+    let calls = trace.lines().filter(|line| line.starts_with(&start));
+    let at = calls.into_iter().position(|line| line.contains(text));
+    let when = at.unwrap_or_else(|| panic!("no {name} of {text} in {trace}")) + 1;
+    format!("inject={name}:error={error}:when={when}")
+}
+
+#[test]
+fn a_record_that_cannot_be_read_now_is_kept_and_nothing_is_released() {
+    needs!("trace");
+    let sandbox = Sandbox::default();
+    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
+    let mut config = sandbox.config("1.1.0", &delegates, &ipam);
+    config["cni.dev/valid-attachments"] = json!([]);
+    let trace = sandbox.root().join("trace");
+    let traced = |command: &str, expression: &str| {
+        let call = sandbox.call("ipam-delegated", command, &config);
+        call.traced(&trace, &["-e", expression]).run()
+    };
+    for command in ["DEL", "GC", "ADD"] {
+        sandbox.chain_call("ADD", "c1", &config).run().result();
+        traced(command, "trace=all");
+        let of_command = fs::read_to_string(&trace).unwrap();
+        sandbox.chain_call("DEL", "c1", &config).run().nothing();
+        sandbox.chain_call("ADD", "c1", &config).run().result();
+        let reserved = sandbox.reserved("testnet");
+        let mut points = vec![
+            ("openat", "c1:eth0.json"),
+            ("openat", "state/testnet"),
+            ("pread64", "adding"),
+            ("flock", "LOCK_EX|LOCK_NB"),
+        ];
+        if command == "GC" {
+            points.push(("getdents64", ""));
+        }
+        for (name, text) in points {
+            for error in ["EIO", "ENFILE", "ENOMEM"] {
+                let expression = failing(&of_command, name, text, error);
+                let code = traced(command, &expression).code();
+                // The ADD may open it at its second attempt.
+                let is_refused = code == 11 || command == "ADD" && code == 110;
+                assert!(is_refused, "{command} {expression}: {code}");
+                assert_eq!(
+                    sandbox.reserved("testnet"),
+                    reserved,
+                    "{command} {expression}"
+                );
+                assert_eq!(
+                    sandbox.records("testnet"),
+                    ["c1:eth0.json"],
+                    "{command} {expression}"
+                );
+            }
+        }
+        sandbox.chain_call("DEL", "c1", &config).run().nothing();
+    }
+}
+
+#[test]
+fn a_record_on_a_disk_that_is_read_only_is_used_all_the_same() {
+    needs!("root");
+    let sandbox = Sandbox::default();
+    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
+    let then = sandbox.config_of_one_range("1.1.0", &delegates, &json!({}));
+    sandbox.chain_call("ADD", "c1", &then).run().result();
+    let node = Node::new();
+    let state = sandbox.state_dir();
+    let state = state.display();
+    node.sh(&format!(
+        "mount --bind {state} {state}; mount -o remount,bind,ro {state}"
+    ));
+    let run = |command: &str, config: &Value| {
+        let call = sandbox.chain_call(command, "c1", config);
+        call.run_on(&node)
+    };
+    assert_eq!(run("ADD", &then).code(), 110);
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
+    // With today's configuration, nothing would be released.
+    let elsewhere = json!({"dataDir": sandbox.root().join("elsewhere")});
+    let now = sandbox.config_of_one_range("1.1.0", &delegates, &elsewhere);
+    run("DEL", &now).nothing();
+    assert!(sandbox.reserved("testnet").is_empty());
+}
+
+#[test]
+fn a_record_that_another_user_may_not_open_is_neither_used_nor_replaced() {
+    needs!("root");
+    let sandbox = Sandbox::default();
+    let open = Permissions::from_mode(0o777);
+    fs::set_permissions(sandbox.root(), open.clone()).unwrap();
+    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
+    let config = sandbox.config_of_one_range("1.1.0", &delegates, &json!({}));
+    sandbox.chain_call("ADD", "c1", &config).run().result();
+    fs::set_permissions(sandbox.data_dir().join("testnet"), open).unwrap();
+    for (command, code) in [("ADD", 11), ("DEL", 11), ("GC", 11), ("STATUS", 50)] {
+        let call = sandbox.chain_call(command, "c1", &config).as_user(65534);
+        let error = call.run().error();
+        assert_eq!(error["code"], code, "{command}: {error}");
+        let msg = error["msg"].as_str().unwrap();
+        assert!(msg.contains("Permission denied"), "{command}: {msg}");
+    }
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
+}
+
+#[test]
+fn a_link_that_leads_nowhere_in_the_place_of_the_folder_is_warned_of() {
+    let sandbox = Sandbox::default();
+    symlink("/nowhere/at/all", sandbox.state_dir()).unwrap();
+    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
+    let config = sandbox.config_of_one_range("1.1.0", &delegates, &json!({}));
+    sandbox.chain_call("STATUS", "", &config).run().nothing();
+    let output = sandbox.chain_call("ADD", "c1", &config).run();
+    assert_eq!(output.ips(), ["10.1.0.2"]);
+    let warning = "the attachment is not recorded";
+    assert!(output.stderr.contains(warning), "{output:?}");
+    sandbox.chain_call("DEL", "c1", &config).run().nothing();
+    assert!(sandbox.reserved("testnet").is_empty());
+}
+
+#[test]
+fn a_container_id_that_is_too_long_for_a_record_works_without_one() {
+    let sandbox = Sandbox::default();
+    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+    let mut config = sandbox.config("1.1.0", &["ipam-ds-ranges", "ipam-da-host-local"], &ipam);
+    config["cni.dev/valid-attachments"] = json!([]);
+    let id = "c".repeat(246);
+    sandbox.write_conflist("10-net.conflist", &config);
+    let release = || sandbox.ipamctl(&["release", &id]).run();
+    for (i, way) in ["DEL", "GC", "release"].into_iter().enumerate() {
+        let ip = format!("10.1.0.{}", i + 2);
+        assert_eq!(
+            sandbox.chain_call("ADD", &id, &config).run().ips(),
+            [ip],
+            "{way}"
+        );
+        match way {
+            "release" => assert!(release().status.success(), "{:?}", release()),
+            command => sandbox.chain_call(command, &id, &config).run().nothing(),
+        }
+        assert!(sandbox.reserved("testnet").is_empty(), "{way}");
+    }
+}

@@ -1,0 +1,144 @@
+//! Our own files and folders: no other user can read, write or replace them.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::Path;
+
+use harness::{Flavour, Output, Sandbox, needs};
+use serde_json::{Value, json};
+
+const CHAIN: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
+const NOBODY: u32 = 65534;
+
+fn config(sandbox: &Sandbox) -> Value {
+    sandbox.config_of_one_range("1.0.0", &CHAIN, &json!({"token": "secret"}))
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+fn call(sandbox: &Sandbox, command: &str) -> Output {
+    sandbox
+        .call("ipam-delegated", command, &config(sandbox))
+        .run()
+}
+
+#[test]
+fn modes_do_not_depend_on_the_umask() {
+    let sandbox = Sandbox::new(Flavour::Verbose);
+    sandbox
+        .call("ipam-delegated", "ADD", &config(&sandbox))
+        .through(&["sh", "-c", "umask 0; exec \"$0\""])
+        .run()
+        .result();
+    let record = sandbox.state_dir().join("testnet/c1:eth0.json");
+    assert_eq!(mode(&sandbox.state_dir()), 0o700);
+    assert_eq!(mode(&sandbox.state_dir().join("testnet")), 0o700);
+    assert_eq!(mode(&record), 0o600);
+    // The logs contain the configuration.
+    assert_eq!(mode(&sandbox.log_dir()), 0o750);
+    for plugin in ["ipam-delegated", "ipam-ds-ranges", "ipam-da-host-local"] {
+        let [log] = &sandbox.log_files(plugin)[..] else {
+            panic!("not one log of {plugin}");
+        };
+        assert_eq!(mode(&sandbox.log_dir().join(log)), 0o640, "{plugin}");
+    }
+}
+
+#[test]
+fn a_folder_that_others_may_write_to_holds_no_record() {
+    let sandbox = Sandbox::default();
+    let folder = sandbox.state_dir().join("testnet");
+    fs::create_dir_all(&folder).unwrap();
+    fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
+    let output = call(&sandbox, "ADD");
+    assert_eq!(output.ips(), ["10.1.0.2"]);
+    assert!(
+        output.stderr.contains("others may write to it"),
+        "{output:?}"
+    );
+    assert!(sandbox.records("testnet").is_empty());
+    call(&sandbox, "DEL").nothing();
+    assert!(sandbox.reserved("testnet").is_empty());
+}
+
+#[test]
+fn a_record_of_another_user_is_no_record() {
+    needs!("root");
+    let sandbox = Sandbox::default().with_script("evil", ": > ${0%/*}/../ran");
+    call(&sandbox, "ADD").result();
+    let record = sandbox.state_dir().join("testnet/c1:eth0.json");
+    let planted = fs::read_to_string(&record)
+        .unwrap()
+        .replace("[\"ipam-ds-ranges\",", "[\"evil\",");
+    assert!(planted.contains("evil"));
+    fs::write(&record, planted).unwrap();
+    chown(&record, Some(NOBODY), None).unwrap();
+    let output = call(&sandbox, "DEL");
+    output.nothing();
+    assert!(
+        output.stderr.contains("belongs to user 65534"),
+        "{output:?}"
+    );
+    assert!(
+        !sandbox.root().join("ran").exists(),
+        "root runs what nobody wrote"
+    );
+    assert!(sandbox.reserved("testnet").is_empty());
+}
+
+#[test]
+fn no_link_is_followed_to_a_victim() {
+    let sandbox = Sandbox::default();
+    let victim = sandbox.root().join("victim");
+    fs::write(&victim, "precious").unwrap();
+    let folder = sandbox.state_dir().join("testnet");
+    fs::create_dir_all(&folder).unwrap();
+    fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
+    symlink(&victim, folder.join("c1:eth0.json")).unwrap();
+    let output = call(&sandbox, "ADD");
+    assert_eq!(output.ips(), ["10.1.0.2"]);
+    assert!(output.stderr.contains("symbolic link"), "{output:?}");
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+}
+
+#[test]
+fn a_relative_folder_is_refused() {
+    let sandbox = Sandbox::default();
+    for key in ["stateDir", "dataDir"] {
+        let mut config = config(&sandbox);
+        config["ipam"][key] = json!("some/folder");
+        let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
+        assert_eq!(error["code"], 7, "{error}");
+        let msg = error["msg"].as_str().unwrap();
+        assert!(
+            msg.contains(key) && msg.contains("\"some/folder\""),
+            "{key}: {msg}"
+        );
+    }
+    let call = sandbox.call(
+        "ipam-delegated",
+        "ADD",
+        &sandbox.config(
+            "1.0.0",
+            &CHAIN,
+            &json!({"stateDir": "", "subnet": "10.1.0.0/24"}),
+        ),
+    );
+    assert_eq!(
+        call.env("IPAM_DELEGATED_STATE_DIR", "state").run().code(),
+        4
+    );
+}
+
+#[test]
+fn a_tilde_in_cni_path_is_no_home_folder() {
+    let sandbox = Sandbox::default();
+    let home = sandbox.root().join("home");
+    fs::create_dir(&home).unwrap();
+    symlink(sandbox.plugins(), home.join("bin")).unwrap();
+    let call = sandbox.call("ipam-delegated", "ADD", &config(&sandbox));
+    let output = call.env("HOME", &home).env("CNI_PATH", "~/bin").run();
+    assert_eq!(output.code(), 100, "{output:?}");
+}

@@ -1,0 +1,94 @@
+//! Sticky keys: a key gets its address again, if the address is free. Nothing is remembered for it.
+
+use std::fs;
+
+use harness::{Output, Sandbox};
+use serde_json::{Value, json};
+
+const CHAIN: [&str; 2] = ["ipam-ds-rules", "ipam-da-host-local"];
+
+fn config(sandbox: &Sandbox, subnet: &str) -> Value {
+    let ipam = json!({
+        "pools": {"pool": {"subnet": subnet}},
+        "rules": [
+            {"when": {"NAME": null}, "pools": ["pool"]},
+            {"pools": ["pool"], "sticky": "${NAME}"},
+        ],
+    });
+    sandbox.config("1.1.0", &CHAIN, &ipam)
+}
+
+/// A call for a container. `name` is its sticky key.
+fn run(sandbox: &Sandbox, command: &str, config: &Value, name: Option<&str>, id: &str) -> Output {
+    let args = name.map_or(String::new(), |name| format!("NAME={name}"));
+    let call = sandbox.call("ipam-delegated", command, config);
+    call.container(id).env("CNI_ARGS", args).run()
+}
+
+#[test]
+fn a_container_that_restarts_in_a_busy_pool_has_its_address_each_time() {
+    let sandbox = Sandbox::default();
+    let config = config(&sandbox, "10.1.0.0/26");
+    let first = run(&sandbox, "ADD", &config, Some("web"), "web-0").ips();
+    // 61 addresses; 49 are reserved.
+    for i in 0..48 {
+        run(&sandbox, "ADD", &config, None, &format!("busy-{i}")).result();
+    }
+    for i in 1..=20 {
+        let id = format!("web-{}", i - 1);
+        run(&sandbox, "DEL", &config, Some("web"), &id).nothing();
+        // Others start and end meanwhile.
+        let (old, new) = (format!("busy-{}", i - 1), format!("busy-{}", i + 47));
+        run(&sandbox, "DEL", &config, None, &old).nothing();
+        let other = run(&sandbox, "ADD", &config, None, &new).ips();
+        if other == first {
+            run(&sandbox, "DEL", &config, None, &new).nothing();
+            run(&sandbox, "ADD", &config, None, &new).result();
+        }
+        let again = run(&sandbox, "ADD", &config, Some("web"), &format!("web-{i}")).ips();
+        assert_eq!(again, first, "restart {i}");
+    }
+}
+
+#[test]
+fn a_key_has_the_same_address_in_another_data_dir_and_leaves_the_rotation() {
+    let [one, other] = [Sandbox::default(), Sandbox::default()];
+    let ips = [&one, &other].map(|sandbox| {
+        let config = config(sandbox, "10.1.0.0/24");
+        run(sandbox, "ADD", &config, Some("prod/db-0"), "c1").ips()
+    });
+    assert_eq!(ips[0], ips[1]);
+    let config = config(&one, "10.1.0.0/24");
+    assert_eq!(run(&one, "ADD", &config, None, "c2").ips(), ["10.1.0.2"]);
+    // A reservation, the lock and the rotation of the pool: nothing is there of the key.
+    run(&one, "DEL", &config, Some("prod/db-0"), "c1").nothing();
+    let files = fs::read_dir(one.data_dir().join("pools")).unwrap();
+    let mut names: Vec<String> = files
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["10.1.0.2", "last_reserved_ip.pool", "lock"]);
+}
+
+#[test]
+fn a_key_whose_address_somebody_else_has_gets_the_next_one() {
+    let sandbox = Sandbox::default();
+    let config = config(&sandbox, "10.1.0.0/30");
+    // The only address.
+    let first = run(&sandbox, "ADD", &config, Some("a"), "a");
+    assert_eq!(first.ips(), ["10.1.0.2"]);
+    assert_eq!(run(&sandbox, "ADD", &config, Some("a"), "a2").code(), 11);
+
+    let config = self::config(&sandbox, "10.2.0.0/29");
+    let all: Vec<String> = (0..5)
+        .map(|i| {
+            let ips = run(&sandbox, "ADD", &config, Some("b"), &format!("b{i}")).ips();
+            ips[0].clone()
+        })
+        .collect();
+    for (one, next) in all.iter().zip(&all[1..]) {
+        let last = |ip: &str| ip.rsplit('.').next().unwrap().parse::<u8>().unwrap();
+        let expected = if last(one) == 6 { 2 } else { last(one) + 1 };
+        assert_eq!(last(next), expected, "{all:?}");
+    }
+}

@@ -1,0 +1,116 @@
+//! A failed ADD releases only its own reservations. Addresses of an earlier ADD whose record is
+//! lost stay reserved.
+
+use std::fs;
+
+use harness::{ALLOCATOR, Call, Sandbox, needs};
+use serde_json::{Value, json};
+
+fn pool(name: &str, n: u8) -> Value {
+    json!({"name": name, "subnet": format!("10.{n}.0.0/24")})
+}
+
+/// A selector that appends the pools in this file to `prevResult`, on ADD only.
+fn selector(file: &str) -> String {
+    format!(
+        "[ $CNI_COMMAND = ADD ] || exit 0\n\
+         exec jq -c --slurpfile pools ${{0%/*}}/../{file} \
+         '{{cniVersion, ips: []}} + (.prevResult // {{}}) + {{pools: $pools[0]}}'"
+    )
+}
+
+/// A chain of selectors and allocators, and the pools that its selectors choose.
+struct Chain {
+    sandbox: Sandbox,
+    config: Value,
+}
+
+impl Chain {
+    fn new(delegates: &[&str]) -> Self {
+        let sandbox = Sandbox::default()
+            .with_script("first", &selector("first.json"))
+            .with_script("second", &selector("second.json"))
+            .with_script("fails", "[ $CNI_COMMAND = ADD ] && exit 1; exit 0");
+        let config = sandbox.config("1.1.0", delegates, &json!({}));
+        Self { sandbox, config }
+    }
+
+    /// Sets the pools that the selectors choose from now on.
+    fn choose(&self, first: &Value, second: &Value) {
+        for (file, pool) in [("first.json", first), ("second.json", second)] {
+            let pools = json!([pool]).to_string();
+            fs::write(self.sandbox.root().join(file), pools).unwrap();
+        }
+    }
+
+    fn call(&self, command: &str) -> Call {
+        self.sandbox.call("ipam-delegated", command, &self.config)
+    }
+
+    fn lose_the_record(&self) {
+        let _ = fs::remove_dir_all(self.sandbox.state_dir());
+    }
+
+    fn reserved(&self) -> Vec<String> {
+        self.sandbox.reserved("pools")
+    }
+}
+
+#[test]
+fn a_failure_behind_the_allocator_releases_no_address_of_an_earlier_add() {
+    needs!("/usr/bin/jq");
+    let mut chain = Chain::new(&["first", ALLOCATOR]);
+    chain.choose(&pool("red", 1), &pool("green", 3));
+    chain.call("ADD").run().result();
+    chain.lose_the_record();
+    chain.choose(&pool("blue", 2), &pool("green", 3));
+    chain.config["ipam"]["delegates"] = json!(["first", ALLOCATOR, "fails"]);
+    chain.call("ADD").run().error();
+    assert_eq!(chain.reserved(), ["10.1.0.2"]);
+}
+
+#[test]
+fn what_a_killed_allocator_has_reserved_is_released_by_the_runtimes_del() {
+    needs!("/usr/bin/jq");
+    let mut chain = Chain::new(&["first", ALLOCATOR]);
+    chain.choose(&pool("red", 1), &pool("green", 3));
+    chain.call("ADD").run().result();
+    // One allocator is killed after it has reserved, and another one before.
+    let ours = chain.sandbox.plugins().join(ALLOCATOR);
+    for (name, at) in [("dies-late", "true"), ("dies-early", "false")] {
+        let script = format!(
+            "#!/bin/sh\n[ $CNI_COMMAND = ADD ] || exec {ours}\n\
+             {at} && {ours} > /dev/null\nkill -9 $$\n",
+            ours = ours.display()
+        );
+        chain.sandbox.write_executable(name, &script);
+        chain.lose_the_record();
+        chain.choose(&pool("blue", 2), &pool("green", 3));
+        chain.config["ipam"]["delegates"] = json!(["first", name]);
+        chain.call("ADD").container("c2").run().error();
+        assert!(chain.reserved().contains(&"10.1.0.2".to_owned()), "{name}");
+        chain.call("DEL").container("c2").run().nothing();
+        assert_eq!(chain.reserved(), ["10.1.0.2"], "{name}");
+    }
+}
+
+#[test]
+fn what_an_allocator_could_not_undo_stays_recorded_for_the_del() {
+    needs!("trace");
+    let sandbox = Sandbox::default();
+    let full = json!({"subnet": "10.2.0.0/30", "rangeStart": "10.2.0.1", "rangeEnd": "10.2.0.1"});
+    let ranges = json!({"ranges": [[{"subnet": "10.1.0.0/24"}], [full]]});
+    let config = sandbox.config("1.1.0", &["ipam-ds-ranges", ALLOCATOR], &ranges);
+    let add = sandbox
+        .chain_call("ADD", "c1", &config)
+        .injected("inject=unlinkat:error=EIO");
+    let error = add.run().error();
+    assert_eq!(error["code"], 114, "{error}");
+    let details = error["details"].as_str().unwrap();
+    assert!(details.contains("not released"), "{error}");
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
+    assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
+    sandbox.chain_call("DEL", "c1", &config).run().nothing();
+    assert!(sandbox.reserved("testnet").is_empty());
+    assert!(sandbox.records("testnet").is_empty());
+}

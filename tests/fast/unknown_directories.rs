@@ -1,0 +1,125 @@
+//! Entries in `dataDir` that aren't directories of reservations, and directories that can't be
+//! read. A missing directory prevents no release; an unreadable one doesn't count as missing.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use harness::{ALLOCATOR, Call, Sandbox, needs};
+use serde_json::{Value, json};
+
+fn blue() -> Value {
+    json!([{"name": "blue", "subnet": "10.2.0.0/24"}])
+}
+
+/// The configuration after a selector that prints no pools.
+fn without_pools(config: &Value) -> Value {
+    let mut config = config.clone();
+    config["prevResult"] = json!({"ips": []});
+    config
+}
+
+#[test]
+fn what_is_certainly_no_directory_hinders_no_del_and_no_gc() {
+    let sandbox = Sandbox::default();
+    let config = sandbox.allocator_config(&blue());
+    fs::create_dir(sandbox.data_dir()).unwrap();
+    symlink("loop", sandbox.data_dir().join("loop")).unwrap();
+    symlink("nowhere", sandbox.data_dir().join("dangling")).unwrap();
+    fs::write(sandbox.data_dir().join("file"), "c1\r\neth0").unwrap();
+    // Directories whose lock can't be taken, without a reservation of ours.
+    for name in ["locked", "testnet"] {
+        let directory = sandbox.data_dir().join(name);
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("10.9.0.2"), "c2\r\neth0\r\nanother").unwrap();
+        symlink("lock", directory.join("lock")).unwrap();
+    }
+    for command in ["DEL", "GC"] {
+        sandbox.call(ALLOCATOR, "ADD", &config).run().result();
+        // With and without a selector's pools.
+        for config in [&config, &without_pools(&config)] {
+            let output = sandbox.call(ALLOCATOR, command, config).run();
+            output.nothing();
+            assert!(output.stderr.is_empty(), "{output:?}");
+            assert!(sandbox.reserved("pools").is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_file_in_the_place_of_the_networks_directory_keeps_no_address_of_a_named_pool() {
+    let sandbox = Sandbox::default();
+    let config = sandbox.allocator_config(&blue());
+    for command in ["DEL", "GC"] {
+        fs::create_dir_all(sandbox.data_dir()).unwrap();
+        fs::write(sandbox.data_dir().join("testnet"), "").unwrap();
+        sandbox.call(ALLOCATOR, "ADD", &config).run().result();
+        sandbox.call(ALLOCATOR, command, &config).run().nothing();
+        assert!(sandbox.reserved("pools").is_empty());
+    }
+}
+
+#[test]
+fn a_network_name_that_no_directory_can_have_is_refused_if_one_would_be_made() {
+    let sandbox = Sandbox::default();
+    let name = "n".repeat(256);
+    let config = |pools: &Value| {
+        let mut config = sandbox.allocator_config(pools);
+        config["name"] = json!(name);
+        config
+    };
+    let unnamed = config(&json!([{"subnet": "10.2.0.0/24"}]));
+    for (command, code) in [("ADD", 5), ("STATUS", 50)] {
+        let error = sandbox.call(ALLOCATOR, command, &unnamed).run().error();
+        assert_eq!(error["code"], code, "{error}");
+        assert!(
+            error["msg"].as_str().unwrap().contains("name too long"),
+            "{error}"
+        );
+    }
+    for command in ["DEL", "GC"] {
+        sandbox
+            .call(ALLOCATOR, "ADD", &config(&blue()))
+            .run()
+            .result();
+        assert_eq!(sandbox.reserved("pools").len(), 1);
+        let release = sandbox.call(ALLOCATOR, command, &config(&blue()));
+        release.run().nothing();
+        assert!(sandbox.reserved("pools").is_empty());
+    }
+}
+
+#[test]
+fn a_directory_that_can_not_be_looked_at_fails_the_del_of_what_was_found_nowhere_else() {
+    needs!("trace");
+    let sandbox = Sandbox::default();
+    let config = sandbox.allocator_config(&blue());
+    sandbox.call(ALLOCATOR, "ADD", &config).run().result();
+    let mut config = without_pools(&config);
+    // A pool whose directory can't be opened.
+    let hidden = sandbox.data_dir().join("hidden");
+    fs::create_dir(&hidden).unwrap();
+    fs::write(hidden.join("10.3.0.2"), "c1\r\neth0\r\ntestnet").unwrap();
+    let strace = |del: Call| {
+        let path = hidden.to_str().unwrap();
+        let options = ["-P", path, "-e", "inject=openat:error=EACCES"];
+        del.traced(Path::new("/dev/null"), &options).run()
+    };
+    // The address to release was found.
+    config["prevResult"]["ips"] = json!([{"address": "10.2.0.2/24"}]);
+    let output = strace(sandbox.call(ALLOCATOR, "DEL", &config));
+    output.nothing();
+    assert!(output.stderr.contains("unknown whether"), "{output:?}");
+    assert!(sandbox.reserved("pools").is_empty());
+    // No address is known that must be released.
+    let mut without = config.clone();
+    without["prevResult"]["ips"] = json!([]);
+    strace(sandbox.call(ALLOCATOR, "DEL", &without)).nothing();
+    // The unreadable directory may have it.
+    config["prevResult"]["ips"] = json!([{"address": "10.3.0.2/24"}]);
+    let error = strace(sandbox.call(ALLOCATOR, "DEL", &config)).error();
+    assert_eq!(error["code"], 11, "{error}");
+    assert_eq!(sandbox.reserved("hidden"), ["10.3.0.2"]);
+    sandbox.call(ALLOCATOR, "DEL", &config).run().nothing();
+    assert!(sandbox.reserved("hidden").is_empty());
+}

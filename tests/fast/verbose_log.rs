@@ -1,0 +1,288 @@
+//! The verbose flavour's log: one file per day (UTC). The newest seven are kept.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use harness::{CC, Call, FaultWalk, Flavour, Node, ORCHESTRATOR, Sandbox, StoppedClock, needs};
+use serde_json::json;
+
+const DAY: i64 = 24 * 60 * 60;
+const KEPT: usize = 7;
+
+/// A selector: it has no files except its log.
+const SELECTOR: &str = "ipam-ds-ranges";
+
+/// Plugins of the verbose flavour, with a stopped clock.
+struct Logs {
+    sandbox: Sandbox,
+    clock: StoppedClock,
+}
+
+impl Logs {
+    fn new() -> Self {
+        let sandbox = Sandbox::new(Flavour::Verbose);
+        let clock = StoppedClock::new(sandbox.root());
+        Self { sandbox, clock }
+    }
+
+    /// An ADD of the selector, at this time.
+    fn selector_at(&self, time: i64) -> Call {
+        self.clock.set(selector(&self.sandbox), time)
+    }
+
+    /// Runs an ADD at noon of each of these days.
+    fn run_on_days(&self, days: impl IntoIterator<Item = i64>) {
+        for day in days {
+            let output = self.selector_at(midnight_before(day) + DAY / 2).run();
+            output.result();
+            assert_eq!(output.stderr, "", "day {day}");
+        }
+    }
+
+    fn files(&self) -> Vec<String> {
+        self.sandbox.log_files(SELECTOR)
+    }
+}
+
+fn selector(sandbox: &Sandbox) -> Call {
+    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+    let config = sandbox.config("1.0.0", &[SELECTOR], &ipam);
+    sandbox.call(SELECTOR, "ADD", &config)
+}
+
+/// The first second of a UTC day, counted from one in 2024.
+fn midnight_before(day: i64) -> i64 {
+    (20_000 + day) * DAY
+}
+
+/// The names of the files of these days.
+fn names(days: impl IntoIterator<Item = i64>) -> Vec<String> {
+    let name = |day: i64| {
+        let time = u64::try_from(midnight_before(day)).unwrap();
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(time);
+        let date = &humantime::format_rfc3339(time).to_string()[..10];
+        format!("{SELECTOR}.log.{date}")
+    };
+    days.into_iter().map(name).collect()
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().mode() & 0o7777
+}
+
+#[test]
+fn each_day_has_a_file_and_the_newest_seven_are_kept() {
+    needs!(CC);
+    let logs = Logs::new();
+    fs::create_dir(logs.sandbox.log_dir()).unwrap();
+    let log_of_another = logs
+        .sandbox
+        .log_dir()
+        .join("ipam-ds-ranges-two.log.2020-01-01");
+    fs::write(&log_of_another, "").unwrap();
+    for today in 0..10 {
+        // More than one process per day.
+        logs.run_on_days([today, today]);
+        assert_eq!(logs.files(), names((today - 6).max(0)..=today));
+    }
+    assert!(log_of_another.exists());
+}
+
+#[test]
+fn forty_processes_at_midnight_keep_seven_files_and_lose_no_line() {
+    needs!(CC);
+    let logs = Logs::new();
+    logs.run_on_days(0..9);
+    let lines = |name: &str| {
+        let log = fs::read_to_string(logs.sandbox.log_dir().join(name)).unwrap();
+        log.lines().count()
+    };
+    let of_one_call = lines(&names([8])[0]);
+
+    let start = Barrier::new(40);
+    thread::scope(|scope| {
+        for _ in 0..40 {
+            scope.spawn(|| {
+                start.wait();
+                let call = logs.selector_at(midnight_before(9));
+                let output = call.through(&["sh", "-c", "umask 0; exec \"$0\""]).run();
+                output.result();
+                assert_eq!(output.stderr, "");
+            });
+        }
+    });
+    assert_eq!(logs.files(), names(3..=9));
+    let today = &names([9])[0];
+    assert_eq!(lines(today), 40 * of_one_call);
+    assert_eq!(mode(&logs.sandbox.log_dir().join(today)), 0o640);
+}
+
+#[test]
+fn a_call_that_goes_on_after_midnight_logs_to_the_file_of_each_day() {
+    needs!(CC);
+    let logs = Logs::new();
+    logs.run_on_days(-7..0);
+    let sandbox = logs
+        .sandbox
+        .with_script("sleeps", ": > \"$LATER\"; echo '{\"ips\":[]}'");
+    let config = sandbox.config("1.0.0", &["sleeps"], &json!({}));
+    let call = sandbox.call(ORCHESTRATOR, "ADD", &config);
+    let output = logs
+        .clock
+        .set(call, midnight_before(1) - 5)
+        .env("LATER", sandbox.root().join("later"))
+        .through(&["sh", "-c", "umask 0; exec \"$0\""])
+        .run();
+    output.result();
+    assert_eq!(output.stderr, "");
+    let [today, tomorrow] = &sandbox.log_files(ORCHESTRATOR)[..] else {
+        panic!("{:?}", sandbox.log_files(ORCHESTRATOR));
+    };
+    for (name, text) in [
+        (today, "running the delegate"),
+        (tomorrow, "delivering the answer"),
+    ] {
+        let file = sandbox.log_dir().join(name);
+        let log = fs::read_to_string(&file).unwrap();
+        assert_eq!(log.matches(text).count(), 1, "{name}: {log}");
+        assert_eq!(mode(&file), 0o640, "{name}");
+    }
+}
+
+#[test]
+fn a_link_under_the_name_of_today_or_tomorrow_is_not_followed() {
+    needs!(CC);
+    for (link, time) in [
+        (0, midnight_before(0) + DAY / 2),
+        (1, midnight_before(1) - 2),
+        (1, midnight_before(1)),
+    ] {
+        for exists in [true, false] {
+            let logs = Logs::new();
+            logs.run_on_days([-1]);
+            let victim = logs.sandbox.root().join("victim");
+            if exists {
+                fs::write(&victim, "precious").unwrap();
+            }
+            let link = logs.sandbox.log_dir().join(&names([link])[0]);
+            symlink(&victim, link).unwrap();
+            let output = logs.selector_at(time).run();
+            output.result();
+            assert!(
+                output.stderr.contains("it is a symbolic link"),
+                "{output:?}"
+            );
+            let content = fs::read_to_string(&victim).ok();
+            assert_eq!(content.as_deref(), exists.then_some("precious"));
+        }
+    }
+}
+
+#[test]
+fn a_kill_at_midnight_leaves_at_most_one_file_more_and_the_next_day_removes_it() {
+    needs!(CC, "trace");
+    let logs = Logs::new();
+    logs.run_on_days(0..8);
+    let trace = logs.sandbox.root().join("trace");
+    let first_of_the_day = logs.selector_at(midnight_before(8));
+    let start = logs.sandbox.log_dir();
+    let (walk, output) = FaultWalk::record(first_of_the_day, &trace, start.to_str().unwrap());
+    output.result();
+    let concerns_files =
+        |name: &str| ["openat", "getdents64", "unlink", "write", "close", "statx"].contains(&name);
+    let points = walk.points.iter();
+    let points: Vec<_> = points.filter(|point| concerns_files(&point.name)).collect();
+    let mut kills = 0;
+    for (i, point) in points.iter().enumerate() {
+        let today = 9 + 2 * i64::try_from(i).unwrap();
+        let kill = format!("inject={}:signal=SIGKILL:when={}", point.name, point.time);
+        let output = logs
+            .selector_at(midnight_before(today))
+            .injected(&kill)
+            .run();
+        kills += usize::from(!output.status.success());
+        logs.run_on_days([today]);
+        let files = logs.files();
+        assert!(
+            (KEPT..=KEPT + 1).contains(&files.len()),
+            "{point}: {files:?}"
+        );
+        logs.run_on_days([today + 1]);
+        assert_eq!(logs.files(), names(today - 5..=today + 1), "{point}");
+    }
+    assert!(
+        2 * kills > points.len(),
+        "{kills} of {} points",
+        points.len()
+    );
+}
+
+#[test]
+fn a_full_disk_costs_the_log_and_not_the_call() {
+    needs!("root");
+    let sandbox = Sandbox::new(Flavour::Verbose);
+    let node = Node::new();
+    let folder = sandbox.log_dir();
+    fs::create_dir(&folder).unwrap();
+    let folder = folder.display();
+    for (options, fill) in [
+        // No block is free.
+        (
+            "size=16k,mode=750",
+            "head -c 20k /dev/zero > $folder/zeros || :",
+        ),
+        // No inode is free.
+        ("nr_inodes=1,mode=750", ":"),
+    ] {
+        node.sh(&format!(
+            "folder={folder}; mount -t tmpfs -o {options} tmpfs $folder; {fill}"
+        ));
+        let output = selector(&sandbox).run_on(&node);
+        output.result();
+        let warnings = output.stderr.matches("the log file can't be written");
+        assert_eq!(warnings.count(), 1, "{output:?}");
+        assert_eq!(output.stderr.lines().count(), 1, "{output:?}");
+        node.sh(&format!("umount {folder}"));
+    }
+}
+
+#[test]
+fn a_log_folder_that_cant_be_used_never_fails_a_call() {
+    needs!("root");
+    let sandbox = Sandbox::new(Flavour::Verbose);
+    fs::set_permissions(sandbox.root(), Permissions::from_mode(0o755)).unwrap();
+    let warns = |call: Call, why: &str| {
+        let output = call.run();
+        output.result();
+        let warning = "the log file can't be written";
+        assert!(output.stderr.contains(warning), "{output:?}");
+        assert!(output.stderr.contains(why), "{output:?}");
+    };
+    fs::write(sandbox.log_dir(), "a file where the folder should be").unwrap();
+    warns(selector(&sandbox), "Not a directory");
+    fs::remove_file(sandbox.log_dir()).unwrap();
+    fs::create_dir(sandbox.log_dir()).unwrap();
+    fs::set_permissions(sandbox.log_dir(), Permissions::from_mode(0o700)).unwrap();
+    warns(selector(&sandbox).as_user(65534), "Permission denied");
+    fs::set_permissions(sandbox.log_dir(), Permissions::from_mode(0o777)).unwrap();
+    warns(selector(&sandbox), "others may write to it");
+    assert!(sandbox.log_files(SELECTOR).is_empty());
+}
+
+#[test]
+fn the_logs_are_in_var_log_cni_by_default() {
+    needs!("root");
+    let sandbox = Sandbox::new(Flavour::Verbose);
+    let node = Node::new();
+    selector(&sandbox)
+        .without("IPAM_DELEGATED_LOG_DIR")
+        .run_on(&node)
+        .result();
+    let name = node.sh("ls /var/log/cni");
+    assert!(name.starts_with("ipam-ds-ranges.log.20"), "{name}");
+    assert_eq!(name.lines().count(), 1, "{name}");
+}

@@ -1,0 +1,142 @@
+//! Delegates that support only older versions than the network's.
+
+use harness::{Sandbox, needs};
+use serde_json::{Value, json};
+
+#[test]
+fn a_network_of_the_newest_version_runs_debians_plugins() {
+    needs!("host-local");
+    let sandbox = Sandbox::default().with_reference("host-local");
+    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+    let mut config = sandbox.config("1.1.0", &["ipam-ds-ranges", "host-local"], &ipam);
+    // Without the chain, it refuses the version.
+    assert_eq!(sandbox.call("host-local", "ADD", &config).run().code(), 1);
+    let result = sandbox
+        .call("ipam-delegated", "ADD", &config)
+        .run()
+        .result();
+    assert_eq!(result["cniVersion"], "1.1.0");
+    assert_eq!(
+        result["ips"],
+        json!([{"address": "10.1.0.2/24", "gateway": "10.1.0.1"}])
+    );
+    config["prevResult"] = result;
+    sandbox
+        .call("ipam-delegated", "CHECK", &config)
+        .run()
+        .nothing();
+    sandbox
+        .call("ipam-delegated", "STATUS", &config)
+        .run()
+        .nothing();
+    config["cni.dev/valid-attachments"] = json!([{"containerID": "c1", "ifname": "eth0"}]);
+    sandbox
+        .call("ipam-delegated", "GC", &config)
+        .run()
+        .nothing();
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
+    sandbox
+        .call("ipam-delegated", "DEL", &config)
+        .run()
+        .nothing();
+    assert!(sandbox.reserved("testnet").is_empty());
+}
+
+/// A delegate that supports versions up to 0.4.0, with the messages of its time. It records its
+/// calls.
+const OLD: &str = r#"in=$(cat)
+echo "$CNI_COMMAND $in" >> "${0%/*}/../log"
+[ "$CNI_COMMAND" != VERSION ] || { echo '{"cniVersion":"0.4.0","supportedVersions":["0.3.0","0.3.1","0.4.0"]}'; exit; }
+case $in in *'"cniVersion":"0.4.0","'*) ;; *) echo '{"code":1,"msg":"incompatible CNI versions"}'; exit 1 ;; esac
+case $CNI_COMMAND in
+ADD) echo '{"cniVersion":"0.4.0","ips":[{"version":"6","address":"fd00::7/64"}]}' ;;
+DEL | CHECK) ;;
+*) echo '{"code":4,"msg":"unknown CNI_COMMAND"}'; exit 1 ;;
+esac"#;
+
+fn log(sandbox: &Sandbox) -> Vec<(String, Value)> {
+    let log = std::fs::read_to_string(sandbox.root().join("log")).unwrap();
+    std::fs::remove_file(sandbox.root().join("log")).unwrap();
+    log.lines()
+        .map(|line| {
+            let (command, config) = line.split_once(' ').unwrap();
+            (command.to_owned(), serde_json::from_str(config).unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn a_delegate_is_asked_for_its_versions_once_and_called_with_the_highest_common_one() {
+    let sandbox = Sandbox::default().with_script("old", OLD);
+    let delegates = ["ipam-ds-ranges", "ipam-da-host-local", "old", "old"];
+    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]], "result": "merge"});
+    let mut config = sandbox.config("1.1.0", &delegates, &ipam);
+    let result = sandbox
+        .call("ipam-delegated", "ADD", &config)
+        .run()
+        .result();
+    assert_eq!(
+        result["ips"],
+        json!([{"address": "10.1.0.2/24", "gateway": "10.1.0.1"}, {"address": "fd00::7/64"}])
+    );
+    let calls = log(&sandbox);
+    let commands: Vec<&str> = calls.iter().map(|(command, _)| command.as_str()).collect();
+    assert_eq!(commands, ["ADD", "VERSION", "ADD", "ADD"]);
+    for (_, config) in &calls[2..] {
+        assert_eq!(config["cniVersion"], "0.4.0");
+        assert_eq!(config["prevResult"]["cniVersion"], "0.4.0");
+        assert_eq!(config["prevResult"]["ips"][0]["version"], "4");
+    }
+    config["prevResult"] = result;
+    config["cni.dev/valid-attachments"] = json!([{"containerID": "c1", "ifname": "eth0"}]);
+    for (command, expected) in [
+        ("CHECK", &["CHECK", "VERSION", "CHECK", "CHECK"][..]),
+        ("GC", &["GC", "VERSION"]),
+        ("STATUS", &["STATUS", "VERSION"]),
+        ("DEL", &["DEL", "VERSION", "DEL", "DEL"]),
+    ] {
+        sandbox
+            .call("ipam-delegated", command, &config)
+            .run()
+            .nothing();
+        let calls = log(&sandbox);
+        let commands: Vec<&str> = calls.iter().map(|(command, _)| command.as_str()).collect();
+        assert_eq!(commands, expected);
+    }
+    assert!(sandbox.reserved("testnet").is_empty());
+}
+
+#[test]
+fn gc_asks_a_delegate_once_for_all_attachments_that_are_gone() {
+    let sandbox = Sandbox::default().with_script("old", OLD);
+    let mut config = sandbox.config("1.1.0", &["old"], &json!({}));
+    for id in ["c1", "c2", "c3"] {
+        sandbox.chain_call("ADD", id, &config).run().result();
+    }
+    log(&sandbox);
+    config["cni.dev/valid-attachments"] = json!([]);
+    sandbox
+        .call("ipam-delegated", "GC", &config)
+        .run()
+        .nothing();
+    let commands: Vec<String> = log(&sandbox)
+        .into_iter()
+        .map(|(command, _)| command)
+        .collect();
+    // The older version has no GC.
+    assert_eq!(commands, ["DEL", "VERSION", "DEL", "DEL", "DEL"]);
+    assert!(sandbox.records("testnet").is_empty());
+}
+
+#[test]
+fn a_delegate_without_a_common_version_is_refused_with_its_own_words() {
+    let sandbox = Sandbox::default().with_script(
+        "ancient",
+        r#"[ "$CNI_COMMAND" != VERSION ] || { echo '{"cniVersion":"0.2.0","supportedVersions":["0.1.0","0.2.0"]}'; exit; }
+echo '{"code":1,"msg":"incompatible CNI versions","details":"config is 1.1.0"}'; exit 1"#,
+    );
+    let config = sandbox.config("1.1.0", &["ancient"], &json!({}));
+    let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
+    assert_eq!(error["code"], 1);
+    assert_eq!(error["msg"], "ancient: incompatible CNI versions");
+}

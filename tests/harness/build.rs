@@ -1,0 +1,245 @@
+//! Builds the executables that tests run, as debug builds, when the first test needs them.
+//!
+//! `cargo xtask test` calls [`build_all`] before the tests, and sets [`BUILT`] for them: with
+//! nextest, each test is a process that would ask cargo again.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::{DOCKER_DAEMON, Flavour, INSTALLER, MULTI_CALL, NETWORK_PLUGINS, PLUGINS, TOOL};
+use crate::{Form, cargo, repository};
+
+/// The environment variable with a folder of executables that are built already: `normal` and
+/// `verbose`, each with `one-file`, `separate`, and the executables that aren't plugins.
+pub const BUILT: &str = "IPAM_DELEGATED_BUILT";
+
+/// The folder of builds.
+pub fn target_dir() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from)
+}
+
+/// A set of executables that one call of cargo builds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Set {
+    /// [`MULTI_CALL`] and `ipamctl`.
+    Normal,
+    /// [`MULTI_CALL`], verbose.
+    Verbose,
+    /// [`NETWORK_PLUGINS`].
+    Network,
+    /// [`NETWORK_PLUGINS`], verbose.
+    VerboseNetwork,
+    /// The daemon for Docker.
+    Docker,
+    /// The image's entry point.
+    Installer,
+    /// Delegates and plugins that are examples.
+    Examples,
+}
+
+impl Set {
+    const ALL: [Self; 7] = [
+        Self::Verbose,
+        Self::Normal,
+        Self::VerboseNetwork,
+        Self::Network,
+        Self::Docker,
+        Self::Installer,
+        Self::Examples,
+    ];
+
+    /// The arguments of `cargo build`.
+    fn arguments(self) -> Vec<&'static str> {
+        let packages = |names: &[&'static str]| -> Vec<&'static str> {
+            names.iter().flat_map(|name| ["--package", name]).collect()
+        };
+        let verbose = ["--features", "verbose"];
+        match self {
+            Self::Normal => packages(&[MULTI_CALL, TOOL]),
+            Self::Verbose => [&packages(&[MULTI_CALL])[..], &verbose].concat(),
+            Self::Network => packages(&NETWORK_PLUGINS),
+            Self::VerboseNetwork => [&packages(&NETWORK_PLUGINS)[..], &verbose].concat(),
+            Self::Docker => packages(&[DOCKER_DAEMON]),
+            Self::Installer => packages(&[INSTALLER]),
+            Self::Examples => [&packages(&["ipam", MULTI_CALL])[..], &["--examples"]].concat(),
+        }
+    }
+
+    fn flavour(self) -> Flavour {
+        match self {
+            Self::Verbose | Self::VerboseNetwork => Flavour::Verbose,
+            _ => Flavour::Normal,
+        }
+    }
+
+    /// The set that contains this executable.
+    fn of(executable: &str, flavour: Flavour) -> Self {
+        let is_verbose = flavour == Flavour::Verbose;
+        if NETWORK_PLUGINS.contains(&executable) {
+            if is_verbose {
+                Self::VerboseNetwork
+            } else {
+                Self::Network
+            }
+        } else if executable == DOCKER_DAEMON {
+            Self::Docker
+        } else if executable == INSTALLER {
+            Self::Installer
+        } else if is_verbose {
+            Self::Verbose
+        } else {
+            Self::Normal
+        }
+    }
+
+    /// Builds it, if that was not done before by this process or by [`build_all`].
+    fn build_once(self) {
+        static DONE: Mutex<BTreeSet<Set>> = Mutex::new(BTreeSet::new());
+        if env::var_os(BUILT).is_some() {
+            return;
+        }
+        // A failed build has poisoned the lock: each test then fails with cargo's message.
+        let mut done = DONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !done.contains(&self) {
+            self.build();
+            done.insert(self);
+        }
+    }
+
+    fn build(self) {
+        let lock = File::create(make(&target_dir()).join("executables-of-tests.lock")).unwrap();
+        flock(&lock, FlockOperation::LockExclusive).unwrap();
+        let mut build = cargo();
+        build.args(["build", "--quiet"]).args(self.arguments());
+        let status = build.status().unwrap();
+        assert!(status.success(), "{build:?} fails");
+        self.put();
+    }
+
+    /// Links and copies what cargo has built, since the next set replaces it in cargo's folder.
+    fn put(self) {
+        let built = |name: &str| target_dir().join("debug").join(name);
+        let folder = make(&folder(self.flavour()));
+        match self {
+            Self::Normal | Self::Verbose => {
+                put_plugins(&built(MULTI_CALL), &folder);
+                replace(&folder.join(MULTI_CALL), |new| {
+                    fs::hard_link(built(MULTI_CALL), new)
+                });
+                if self == Self::Normal {
+                    replace(&folder.join(TOOL), |new| fs::hard_link(built(TOOL), new));
+                }
+            }
+            Self::Network | Self::VerboseNetwork => {
+                for name in NETWORK_PLUGINS {
+                    replace(&folder.join(name), |new| fs::hard_link(built(name), new));
+                }
+            }
+            Self::Docker => replace(&folder.join(DOCKER_DAEMON), |new| {
+                fs::hard_link(built(DOCKER_DAEMON), new)
+            }),
+            Self::Installer => replace(&folder.join(INSTALLER), |new| {
+                fs::hard_link(built(INSTALLER), new)
+            }),
+            Self::Examples => {}
+        }
+    }
+}
+
+/// The multi-call executable in both forms: `one-file` has hard links, so delegates are linked,
+/// and `separate` has copies, which are other files, so delegates are executed.
+fn put_plugins(multi_call: &Path, folder: &Path) {
+    let [one_file, separate] = ["one-file", "separate"].map(|form| make(&folder.join(form)));
+    let inode = |path: &Path| fs::metadata(path).map(|metadata| metadata.ino()).ok();
+    let last = one_file.join(PLUGINS[PLUGINS.len() - 1]);
+    if inode(&last) == inode(multi_call) {
+        return;
+    }
+    for name in PLUGINS {
+        replace(&separate.join(name), |new| {
+            fs::copy(multi_call, new).map(drop)
+        });
+        replace(&one_file.join(name), |new| fs::hard_link(multi_call, new));
+    }
+}
+
+/// Replaces a file in one step: tests of another process may run it.
+fn replace(file: &Path, make: impl FnOnce(&Path) -> io::Result<()>) {
+    let new = file.with_extension("new");
+    let _ = fs::remove_file(&new);
+    make(&new)
+        .and_then(|()| fs::rename(&new, file))
+        .unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+    // If both are links to one file already, `rename` leaves both.
+    let _ = fs::remove_file(new);
+}
+
+fn make(folder: &Path) -> PathBuf {
+    fs::create_dir_all(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    folder.to_owned()
+}
+
+/// The folder of a flavour's executables.
+fn folder(flavour: Flavour) -> PathBuf {
+    let all = env::var_os(BUILT).map_or_else(folder_of_builds, PathBuf::from);
+    all.join(match flavour {
+        Flavour::Normal => "normal",
+        Flavour::Verbose => "verbose",
+    })
+}
+
+fn folder_of_builds() -> PathBuf {
+    target_dir().join("executables-of-tests")
+}
+
+/// The folder of a flavour's plugins in a form, with an executable for each of [`PLUGINS`].
+///
+/// # Panics
+///
+/// If they can't be built.
+pub fn plugins(flavour: Flavour, form: Form) -> PathBuf {
+    Set::of(MULTI_CALL, flavour).build_once();
+    folder(flavour).join(match form {
+        Form::Separate => "separate",
+        Form::OneFile => "one-file",
+    })
+}
+
+/// The path of an executable that isn't one of [`PLUGINS`].
+///
+/// # Panics
+///
+/// If it can't be built.
+pub fn executable(name: &str, flavour: Flavour) -> PathBuf {
+    Set::of(name, flavour).build_once();
+    folder(flavour).join(name)
+}
+
+/// The path of an example's executable.
+///
+/// # Panics
+///
+/// If it can't be built.
+pub fn example(name: &str) -> PathBuf {
+    Set::Examples.build_once();
+    target_dir().join("debug/examples").join(name)
+}
+
+/// Builds all executables of all targets; returns their folder, for [`BUILT`].
+///
+/// # Panics
+///
+/// If one can't be built.
+pub fn build_all() -> PathBuf {
+    for set in Set::ALL {
+        set.build();
+    }
+    folder_of_builds()
+}

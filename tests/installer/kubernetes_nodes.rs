@@ -1,0 +1,330 @@
+//! The manifests in `docs/kubernetes` on a node: the programs read their conflists, catalogues and
+//! arguments, up to an ADD for a pod.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use harness::{Call, PLUGINS, Sandbox, TOOL, installer_executable, one_inode, unmarked};
+use serde_json::{Value, json};
+
+use crate::kubernetes_manifests::{arguments_of_removal, config_map, daemon_set, documents};
+
+/// The manifest with the catalogue of a second interface.
+const STORAGE: &str = "network-attachment-definition.yaml";
+
+/// A node of the manifests, whose folders are in a sandbox.
+struct KubernetesNode {
+    sandbox: Sandbox,
+    name: &'static str,
+}
+
+impl KubernetesNode {
+    fn new(name: &'static str) -> Self {
+        let node = Self {
+            sandbox: Sandbox::default(),
+            name,
+        };
+        for folder in [
+            "opt/cni/bin",
+            "etc/cni/net.d",
+            "image/plugins",
+            "image/network-plugins",
+            "image/sbin",
+            "state",
+        ] {
+            fs::create_dir_all(node.path(folder)).unwrap();
+        }
+        let build = fs::canonicalize(node.sandbox.plugins().join(PLUGINS[0])).unwrap();
+        let one_file = build.parent().unwrap();
+        let one_file = match one_file.file_name().unwrap().to_str() {
+            Some("one-file") => one_file.to_owned(),
+            _ => one_file.join("one-file"),
+        };
+        for plugin in PLUGINS {
+            symlink(
+                one_file.join(plugin),
+                node.path("image/plugins").join(plugin),
+            )
+            .unwrap();
+        }
+        let tool = one_file.parent().unwrap().join(TOOL);
+        symlink(tool, node.path("image/sbin").join(TOOL)).unwrap();
+        // A node has these plugins before the installation.
+        for plugin in ["bridge", "portmap", "macvlan"] {
+            let path = node.path("opt/cni/bin").join(plugin);
+            harness::write_executable(&path, "#!/bin/sh\n");
+        }
+        node
+    }
+
+    /// A node on which the ConfigMaps of these manifests are mounted.
+    fn with(name: &'static str, conflists: &str, storage: Option<&str>) -> Self {
+        let node = Self::new(name);
+        node.mount("pools", &config_map("pools.yaml"));
+        node.mount("conflists", &config_map(conflists));
+        node.mount("storage", &storage.map(config_map).unwrap_or_default());
+        node
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.sandbox.root().join("node").join(name)
+    }
+
+    /// A text of the manifests, with the sandbox's folders.
+    fn here(&self, text: &str) -> String {
+        let mut text = text.replace("$(NODE_NAME)", self.name);
+        for folder in ["/opt/cni/", "/etc/cni/", "/config/"] {
+            let here = self.path(&folder[1..folder.len() - 1]);
+            // Only replaces whole paths.
+            for before in ["=", "\""] {
+                let to = format!("{before}{}/", here.display());
+                text = text.replace(&format!("{before}{folder}"), &to);
+            }
+        }
+        // Folders that no manifest names.
+        let folders = json!({
+            "dataDir": self.sandbox.data_dir(), "stateDir": self.sandbox.state_dir(),
+        });
+        let folders = folders.to_string();
+        let delegates = "\"delegates\":";
+        text.replace(
+            delegates,
+            &format!("{},{delegates}", &folders[1..folders.len() - 1]),
+        )
+    }
+
+    /// Mounts a ConfigMap as the kubelet does.
+    fn mount(&self, name: &str, data: &BTreeMap<String, String>) {
+        let folder = self.path("config").join(name);
+        fs::create_dir_all(&folder).unwrap();
+        let version = format!("..{}", fs::read_dir(&folder).unwrap().count());
+        fs::create_dir(folder.join(&version)).unwrap();
+        for (key, text) in data {
+            fs::write(folder.join(&version).join(key), self.here(text)).unwrap();
+            let _ = symlink(format!("..data/{key}"), folder.join(key));
+        }
+        symlink(&version, folder.join("..data_tmp")).unwrap();
+        fs::rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
+    }
+
+    /// The entry point with the arguments of the manifest.
+    fn installer(&self, more: &[&str]) -> Call {
+        let pod = daemon_set("daemonset.yaml").spec.template.spec.unwrap();
+        let words = pod.containers[0].args.clone().unwrap();
+        let words = words.iter().map(|word| self.here(word));
+        Call::new(installer_executable())
+            .args(words)
+            .args([format!("--from={}", self.path("image").display())])
+            .args([format!("--status-file={}", self.path("status").display())])
+            .args([format!("--data-dir={}", self.sandbox.data_dir().display())])
+            .args([format!(
+                "--state-dir={}",
+                self.sandbox.state_dir().display()
+            )])
+            .args(more)
+    }
+
+    /// Runs the installation.
+    #[track_caller]
+    fn install(&self) {
+        self.installer(&["--once"]).run().nothing();
+    }
+
+    /// The main plugin's configuration, as a runtime passes it.
+    fn configuration(&self, conflist: &Path) -> Value {
+        let list: Value = serde_json::from_slice(&fs::read(conflist).unwrap()).unwrap();
+        let mut plugin = list["plugins"][0].clone();
+        plugin["cniVersion"] = list["cniVersion"].clone();
+        plugin["name"] = list["name"].clone();
+        plugin
+    }
+
+    /// The address of a pod.
+    fn address(&self, conflist: &Path, namespace: &str, pod: &str) -> String {
+        let config = self.configuration(conflist);
+        let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={pod}");
+        let call = Call::new(self.path("opt/cni/bin/ipam-delegated"))
+            .env("CNI_COMMAND", "ADD")
+            .env("CNI_CONTAINERID", format!("{namespace}-{pod}"))
+            .env("CNI_NETNS", "/run/netns/x")
+            .env("CNI_IFNAME", "eth0")
+            .env("CNI_ARGS", args)
+            .env("CNI_PATH", self.path("opt/cni/bin"))
+            .stdin(config.to_string());
+        call.run().ips().remove(0)
+    }
+
+    fn check(&self, conflist: &Path) {
+        let output = Call::new(self.path("opt/cni/sbin").join(TOOL))
+            .args(["--conf-dir".into(), self.path("etc/cni/net.d")])
+            .args(["--cni-path".into(), self.path("opt/cni/bin")])
+            .args(["check", "--no-exec", conflist.to_str().unwrap()])
+            .run();
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+#[test]
+fn the_manifests_as_they_are_give_pods_of_a_namespace_addresses_of_its_pool() {
+    for conflists in ["conflists.yaml", "conflists-gc.yaml"] {
+        for (name, subnet) in [("worker-1", "10.244.1."), ("worker-2", "10.244.2.")] {
+            let node = KubernetesNode::with(name, conflists, None);
+            node.install();
+            one_inode(&node.path("opt/cni/bin"));
+            let conflist = node.path("etc/cni/net.d/10-tenants.conflist");
+            node.check(&conflist);
+            assert_eq!(
+                node.address(&conflist, "shop", "web-1"),
+                format!("{subnet}10")
+            );
+            assert_eq!(
+                node.address(&conflist, "default", "job"),
+                format!("{subnet}100")
+            );
+        }
+    }
+}
+
+#[test]
+fn a_node_that_the_catalogue_does_not_name_gets_neither_pools_nor_a_conflist_but_plugins() {
+    let node = KubernetesNode::with("worker-9", "conflists.yaml", None);
+    let output = node.installer(&["--once"]).run();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    // The rules are for all nodes, but their pools are missing here.
+    let said = &output.stderr;
+    assert!(
+        said.contains("20-rules.json") && said.contains("shop"),
+        "{said}"
+    );
+    one_inode(&node.path("opt/cni/bin"));
+    assert!(!node.path("etc/cni/ipam.d").exists());
+    assert!(!node.path("etc/cni/net.d/10-tenants.conflist").exists());
+}
+
+#[test]
+fn without_configmaps_the_plugins_alone_are_installed() {
+    let node = KubernetesNode::new("worker-1");
+    for name in ["pools", "conflists", "storage"] {
+        node.mount(name, &BTreeMap::new());
+    }
+    node.install();
+    one_inode(&node.path("opt/cni/bin"));
+    assert_eq!(fs::read_dir(node.path("etc/cni/net.d")).unwrap().count(), 0);
+    assert!(!node.path("etc/cni/ipam.d").exists());
+}
+
+#[test]
+fn a_second_interface_has_its_own_catalogue() {
+    let node = KubernetesNode::with("worker-2", "conflists.yaml", Some(STORAGE));
+    node.install();
+    let documents = documents();
+    let is_it = |node: &&(String, Value)| node.1["kind"] == "NetworkAttachmentDefinition";
+    let (_, definition) = documents.iter().find(is_it).unwrap();
+    let config = node.here(definition["spec"]["config"].as_str().unwrap());
+    let file = node.path("storage.conflist");
+    fs::write(&file, config).unwrap();
+    node.check(&file);
+    // The sticky key's hash says which one.
+    let address = node.address(&file, "shop", "db-0");
+    let last: u8 = address
+        .strip_prefix("192.168.50.")
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!((150..=199).contains(&last), "{address}");
+    assert_eq!(definition["metadata"]["name"], "storage");
+}
+
+#[test]
+fn a_wrong_catalogue_leaves_the_one_in_use_and_names_file_and_key() {
+    let node = KubernetesNode::with("worker-1", "conflists.yaml", None);
+    let pools = config_map("pools.yaml");
+    node.install();
+    let used = node.path("etc/cni/ipam.d");
+    let content = || {
+        let read = |name: &str| fs::read_to_string(used.join(name)).unwrap();
+        ["10-pools.json", "20-rules.json"].map(read)
+    };
+    let before = content();
+    let wrong = [
+        r#"{"rules": [{"pools": ["nobody"]}]}"#,
+        r#"{"rules": [{"pools": ["rest"]}], "pools": {"more": {"subnet": "10.244.1.0/25"}}}"#,
+        r#"{"rules": [{"pool": ["rest"]}]}"#,
+        "{",
+    ];
+    for text in wrong {
+        let mut wrong = pools.clone();
+        wrong.insert("20-rules.json".to_owned(), text.to_owned());
+        node.mount("pools", &wrong);
+        let output = node.installer(&["--once"]).run();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(
+            output.stderr.contains("20-rules.json: "),
+            "{}",
+            output.stderr
+        );
+        assert_eq!(content(), before);
+    }
+    // A file that a person has written stays, and is named.
+    node.mount("pools", &pools);
+    fs::write(used.join("99-mine.json"), "{}").unwrap();
+    let mut more = pools.clone();
+    more.insert("30-more.json".to_owned(), "{}".to_owned());
+    node.mount("pools", &more);
+    let output = node.installer(&["--once"]).run();
+    assert!(output.stderr.contains("99-mine.json"), "{}", output.stderr);
+    assert_eq!(content(), before);
+}
+
+#[test]
+fn two_networks_of_one_catalogue_take_its_changed_ranges_together() {
+    let node = KubernetesNode::with("worker-1", "conflists.yaml", None);
+    let mut conflists = config_map("conflists.yaml");
+    let second = conflists["10-tenants.conflist"].replace("\"tenants\"", "\"second\"");
+    let second = second.replace("cni0", "cni1");
+    conflists.insert("20-second.conflist".to_owned(), second);
+    node.mount("conflists", &conflists);
+    let mut pools = config_map("pools.yaml");
+    node.install();
+    let wider = pools["10-pools.on.worker-1.json"].replace("10.244.1.99", "10.244.1.98");
+    pools.insert("10-pools.on.worker-1.json".to_owned(), wider.clone());
+    node.mount("pools", &pools);
+    node.install();
+    let used = fs::read_to_string(node.path("etc/cni/ipam.d/10-pools.json")).unwrap();
+    assert_eq!(unmarked(&used), wider);
+}
+
+#[test]
+fn the_patch_for_the_removal_removes_what_the_manifest_has_installed() {
+    let node = KubernetesNode::with("worker-1", "conflists.yaml", Some(STORAGE));
+    node.install();
+    let conflist = node.path("etc/cni/net.d/10-tenants.conflist");
+    let address = node.address(&conflist, "shop", "web-1");
+    let words = arguments_of_removal();
+    let words: Vec<&str> = words
+        .iter()
+        .map(String::as_str)
+        .filter(|word| *word != "--wait")
+        .collect();
+    let refused = node.installer(&words).run();
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(refused.stderr.contains(&address) && refused.stderr.contains("web-1"));
+    assert!(conflist.exists());
+    node.installer(&[&words[..], &["--even-in-use"]].concat())
+        .run()
+        .nothing();
+    let names = |folder: &str| {
+        let entries = fs::read_dir(node.path(folder)).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names("opt/cni/bin"), ["bridge", "macvlan", "portmap"]);
+    assert_eq!(names("opt/cni/sbin"), [""; 0]);
+    assert_eq!(names("etc/cni"), ["net.d"]);
+    assert_eq!(names("etc/cni/net.d"), [""; 0]);
+}

@@ -1,0 +1,120 @@
+//! The CronJob of `docs/kubernetes-cluster-pool/collector` in its own pod: it releases what a node
+//! holds whose Node stays deleted, but nothing of one whose Node is back.
+
+use harness::{DNSMASQ, KubernetesCluster, NODES, claim};
+use serde_json::{Value, json};
+
+use super::one_pool::held;
+use super::pod_cidr::reach_the_api_server;
+use super::second_interface::start;
+
+const CRON_JOB: &str = "-n kube-system cronjob/ipam-delegated-collector";
+
+/// Applies the manifest as its page says, with a schedule of one minute. Its pod finds the API
+/// server by name.
+pub(super) fn apply(cluster: &KubernetesCluster) {
+    cluster.sh(&format!(
+        "{DNSMASQ} --user=root --pid-file= --no-resolv --no-hosts --bind-interfaces \
+         --listen-address=10.123.0.1 --local=/cluster.local/ \
+         --address=/kubernetes.default.svc.cluster.local/10.96.0.1"
+    ));
+    cluster.sh("kubectl apply -k ../kubernetes-cluster-pool/collector");
+    let patch = r#"{"spec": {"schedule": "* * * * *"}}"#;
+    cluster.sh(&format!("kubectl patch {CRON_JOB} --patch '{patch}'"));
+}
+
+/// Waits until the schedule has started it, and suspends it.
+#[track_caller]
+pub(super) fn has_run(cluster: &KubernetesCluster) {
+    let kubectl = |words: &str| cluster.sh(&format!("kubectl {words}"));
+    let jobs = "-n kube-system get jobs -o 'jsonpath={.items[*].status.succeeded} {.items[*].status.failed}'";
+    cluster.wait_for("the CronJob has run", || kubectl(jobs).trim() != "");
+    let log = || kubectl("-n kube-system logs -l app.kubernetes.io/name=ipam-delegated-collector");
+    assert_eq!(kubectl(jobs), "1 ", "{}", log());
+    kubectl(&format!(
+        r#"patch {CRON_JOB} --patch '{{"spec": {{"suspend": true}}}}'"#
+    ));
+}
+
+/// Starts a pod of the CronJob with this time between its two looks.
+fn start_job(cluster: &KubernetesCluster, name: &str, between_looks: &str) {
+    let cron_job = cluster.sh(&format!("kubectl get {CRON_JOB} -o json"));
+    let mut cron_job: Value = serde_json::from_str(&cron_job).unwrap();
+    let mut spec = cron_job["spec"]["jobTemplate"]["spec"].take();
+    let command = &mut spec["template"]["spec"]["containers"][0]["command"];
+    let words = command.as_array_mut().unwrap();
+    words.push(json!(format!("--between-looks={between_looks}")));
+    let job = json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"namespace": "kube-system", "name": name},
+        "spec": spec,
+    });
+    cluster.apply(&job.to_string());
+}
+
+fn log(cluster: &KubernetesCluster, job: &str) -> String {
+    cluster
+        .lines(&format!("kubectl -n kube-system logs job/{job}"))
+        .join("\n")
+}
+
+/// Waits for the end of a job.
+#[track_caller]
+fn ended(cluster: &KubernetesCluster, job: &str) {
+    let status = format!("kubectl -n kube-system get job {job} -o 'jsonpath={{.status}}'");
+    let status = || -> Value { serde_json::from_str(&cluster.sh(&status)).unwrap_or_default() };
+    cluster.wait_for(&format!("the Job {job} has ended"), || {
+        let status = status();
+        !status["succeeded"].is_null() || !status["failed"].is_null()
+    });
+    let log = log(cluster, job);
+    assert_eq!(status()["succeeded"], 1, "{job}: {log}");
+}
+
+/// The addresses that the first node holds.
+fn of_first(cluster: &KubernetesCluster) -> Vec<String> {
+    let held = held(cluster).into_iter();
+    let of_first = held.filter(|[_, _, node]| node == NODES[0]);
+    of_first.map(|[_, ip, _]| ip).collect()
+}
+
+/// Checks its claims with pods of `default/lan` in the namespace `shop`.
+pub(super) fn forgets_nodes_that_stay_deleted(cluster: &mut KubernetesCluster) {
+    for (pod, node) in [("h", 0), ("i", 1)] {
+        start(cluster, pod, NODES[node], "default/lan");
+    }
+    cluster.wait_for_pods("shop", 2);
+
+    claim("nothing is released of a Node that is deleted and comes back with its pods alive");
+    let before = held(cluster);
+    let node = cluster.sh(&format!("kubectl get node {} -o json", NODES[0]));
+    cluster.sh(&format!("kubectl delete node {}", NODES[0]));
+    start_job(cluster, "it-comes-back", "20s");
+    cluster.wait_for("the first look", || {
+        log(cluster, "it-comes-back").contains("without a Node object")
+    });
+    let mut node: Value = serde_json::from_str(&node).unwrap();
+    let metadata = &node["metadata"];
+    node["metadata"] = json!({"name": NODES[0], "labels": metadata["labels"]});
+    cluster.apply(&node.to_string());
+    ended(cluster, "it-comes-back");
+    assert_eq!(held(cluster), before);
+
+    claim("what a node holds that stays deleted is released, and nothing of another one");
+    assert!(!of_first(cluster).is_empty());
+    cluster.cut_power(0);
+    cluster.sh(&format!("kubectl delete node {}", NODES[0]));
+    start_job(cluster, "it-stays-deleted", "1s");
+    ended(cluster, "it-stays-deleted");
+    assert!(of_first(cluster).is_empty());
+    assert!(held(cluster).iter().any(|[pod, ..]| pod == "i"));
+
+    claim("a node that was forgotten gives addresses again");
+    cluster.boot(0);
+    reach_the_api_server(cluster);
+    start(cluster, "k", NODES[0], "default/lan");
+    cluster.wait_for("an address of the forgotten node", || {
+        !of_first(cluster).is_empty()
+    });
+}

@@ -1,0 +1,141 @@
+//! The life of pods with containerd 2.3 and CNI 1.1.0: STATUS, restarts of all daemons, forced
+//! deletion, loss of power, a lost node.
+
+use harness::{ContainerRuntime, KubernetesCluster, claim, workload};
+
+use super::reservations::{no_leaks, reserved, reserved_is_running};
+use super::{cluster, install_with};
+
+/// Namespaces with a Deployment each.
+const NAMESPACES: [&str; 3] = ["shop", "red", "blue"];
+
+/// Pods of a Deployment.
+const PODS: usize = 10;
+
+#[track_caller]
+fn all_run(cluster: &KubernetesCluster) {
+    for namespace in NAMESPACES {
+        cluster.wait_for_pods(namespace, PODS);
+    }
+    reserved_is_running(cluster);
+    no_leaks(cluster);
+}
+
+fn delete_pods(cluster: &KubernetesCluster, options: &str) {
+    for namespace in NAMESPACES {
+        cluster.sh(&format!(
+            "kubectl -n {namespace} delete pods --all {options}"
+        ));
+    }
+}
+
+fn status_reaches_the_node(cluster: &KubernetesCluster) {
+    let node = cluster.node(0);
+    // A running installer would restore the catalogue.
+    node.sh("kill -STOP $(pgrep -x ipam-installer)");
+    node.sh("mv /etc/cni/ipam.d /etc/cni/away");
+    let of_ready = "{.status.conditions[?(@.type==\"Ready\")].message}";
+    let message = format!("kubectl get node worker-1 -o 'jsonpath={of_ready}'");
+    cluster.wait_for("the message", || cluster.sh(&message).contains("ipam.d"));
+    assert_eq!(cluster.ready_nodes(), ["worker-2"]);
+    node.sh("mv /etc/cni/away /etc/cni/ipam.d");
+    node.sh("kill -CONT $(pgrep -x ipam-installer)");
+    cluster.wait_for_ready_nodes();
+}
+
+#[test]
+fn after_every_restart_deletion_and_loss_the_reserved_addresses_are_those_of_running_pods() {
+    let Some(mut cluster) = cluster(ContainerRuntime::Containerd) else {
+        return;
+    };
+    install_with(&cluster, "conflists-gc.yaml");
+
+    claim("STATUS: a node without its catalogue is not ready, and says why");
+    status_reaches_the_node(&cluster);
+
+    claim("thirty pods in three namespaces");
+    for namespace in NAMESPACES {
+        cluster.make_namespace(namespace);
+        cluster.apply(&workload("Deployment", namespace, "web", PODS).to_string());
+    }
+    all_run(&cluster);
+
+    claim("rolling restarts");
+    for namespace in NAMESPACES {
+        cluster.sh(&format!(
+            "kubectl -n {namespace} rollout restart deployment/web"
+        ));
+    }
+    for namespace in NAMESPACES {
+        cluster.sh(&format!(
+            "kubectl -n {namespace} rollout status deployment/web"
+        ));
+    }
+    all_run(&cluster);
+
+    claim("the container runtime is killed while pods are replaced");
+    delete_pods(&cluster, "--wait=false");
+    cluster.node(0).kill("runtime");
+    cluster.node_mut(0).start_runtime();
+    all_run(&cluster);
+
+    claim("the kubelet is killed while pods are replaced");
+    delete_pods(&cluster, "--wait=false");
+    cluster.node(0).kill("kubelet");
+    cluster.node_mut(0).start_kubelet();
+    all_run(&cluster);
+
+    claim("pods are deleted by force");
+    delete_pods(&cluster, "--force --grace-period=0");
+    all_run(&cluster);
+
+    claim("a node with pods loses its power, and boots");
+    assert!(!reserved(cluster.node(0)).is_empty());
+    cluster.cut_power(0);
+    cluster.boot(0);
+    all_run(&cluster);
+
+    claim("a node is lost; its pods are deleted by force; it comes back");
+    cluster.cut_power(0);
+    let held = reserved(cluster.node(0));
+    cluster.wait_for("the node is lost", || cluster.ready_nodes() == ["worker-2"]);
+    cluster.sh("kubectl cordon worker-1");
+    for pod in cluster.pods().iter().filter(|pod| pod.node == "worker-1") {
+        cluster.sh(&format!(
+            "kubectl -n {} delete pod {} --force --grace-period=0",
+            pod.namespace, pod.name
+        ));
+    }
+    cluster.wait_for("the other node has all pods", || {
+        cluster
+            .pods()
+            .iter()
+            .filter(|pod| pod.is_ready && !pod.on_host)
+            .count()
+            == NAMESPACES.len() * PODS
+    });
+    assert_eq!(
+        reserved(cluster.node(0)),
+        held,
+        "nothing of a lost node is released"
+    );
+    cluster.sh("kubectl uncordon worker-1");
+    cluster.boot(0);
+    cluster.wait_for_ready_nodes();
+    all_run(&cluster);
+
+    claim("the pods are deleted");
+    for namespace in NAMESPACES {
+        cluster.sh(&format!(
+            "kubectl delete namespace {namespace} --wait=false"
+        ));
+    }
+    for namespace in NAMESPACES {
+        cluster.wait_for_pods(namespace, 0);
+    }
+    reserved_is_running(&cluster);
+    no_leaks(&cluster);
+    for node in cluster.nodes() {
+        assert!(reserved(node).is_empty());
+    }
+}

@@ -1,0 +1,67 @@
+//! Kubernetes clusters with the image and the manifests of `docs/kubernetes`.
+//!
+//! Each test starts a cluster, and prints each claim before it checks it.
+//!
+//! Needs: the archives, which `cargo xtask test` makes; root, kubectl, openssl, the programs of
+//! Kubernetes, containerd, CRI-O and Multus in a folder that `IPAM_DELEGATED_RUNTIMES` names. Takes
+//! ten minutes, one test at a time.
+
+mod addresses;
+mod collector;
+mod first_installation;
+mod garbage_collection;
+mod life;
+mod one_pool;
+mod pod_cidr;
+mod reservations;
+mod second_interface;
+mod take_over;
+mod walk;
+
+use std::path::PathBuf;
+
+use harness::{
+    BUSYBOX, ContainerRuntime, Flavour, Image, KUBECTL, KUBERNETES_PROGRAMS, KubernetesCluster,
+    needs, skip,
+};
+
+/// A cluster with the images of both flavours on its nodes, and nothing installed. Reports and
+/// returns `None` if the cluster can't run on this machine.
+pub(crate) fn cluster(runtime: ContainerRuntime) -> Option<KubernetesCluster> {
+    needs!("root", "dist", KUBERNETES_PROGRAMS, KUBECTL, BUSYBOX);
+    needs!("/sbin/iptables", "/usr/bin/openssl");
+    for program in runtime.needs() {
+        needs!(program);
+    }
+    let images = [Flavour::Normal, Flavour::Verbose].map(|flavour| Image::of(flavour).file);
+    let images = images.each_ref().map(PathBuf::as_path);
+    KubernetesCluster::start(runtime, &images)
+        .map_err(|reason| skip(&reason))
+        .ok()
+}
+
+/// Installs by the commands of `docs/kubernetes.md`, and waits until all nodes are ready.
+#[track_caller]
+pub(crate) fn install(cluster: &KubernetesCluster) {
+    install_with(cluster, "conflists.yaml");
+}
+
+/// Installs with these conflists.
+#[track_caller]
+pub(crate) fn install_with(cluster: &KubernetesCluster, conflists: &str) {
+    let apply = format!("kubectl apply -f pools.yaml -f {conflists} -f daemonset.yaml");
+    cluster.sh(&apply);
+    cluster.as_documented(&["kubectl -n kube-system rollout status daemonset/ipam-delegated"]);
+    cluster.wait_for_ready_nodes();
+}
+
+/// True if `kubectl describe` of the installer's pods shows this reason.
+pub(crate) fn is_not_ready(cluster: &KubernetesCluster, why: &str) -> bool {
+    let describe = "kubectl describe pods -n kube-system -l app.kubernetes.io/name=ipam-delegated";
+    let described = cluster.lines(describe);
+    described
+        .iter()
+        .any(|event| event.contains("Readiness probe failed") && event.contains(why))
+}
+
+harness::print_left_out_at_the_end!();

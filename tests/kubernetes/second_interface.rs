@@ -1,0 +1,197 @@
+//! A second interface with Multus and macvlan: a pool for each node, and a pool for the whole
+//! cluster in etcd.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::Ipv4Addr;
+
+use harness::{
+    ContainerRuntime, ETCDCTL, KubernetesCluster, NODES, claim, ip_of_key, kubernetes_programs,
+    needs, pod,
+};
+use serde_json::{Value, json};
+
+use super::{cluster, install};
+
+/// The resource that Multus installs.
+const DEFINITION: &str = r#"{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "metadata": {"name": "network-attachment-definitions.k8s.cni.cncf.io"},
+    "spec": {"group": "k8s.cni.cncf.io", "scope": "Namespaced",
+        "names": {"plural": "network-attachment-definitions", "singular": "network-attachment-definition",
+            "kind": "NetworkAttachmentDefinition", "shortNames": ["net-attach-def"]},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+            "type": "object", "properties": {"spec": {"type": "object", "properties": {"config": {"type": "string"}}}}}}}]}}"#;
+
+/// Configures Multus before the cluster's network on every node.
+pub(super) fn install_multus(cluster: &KubernetesCluster) {
+    cluster.apply(DEFINITION);
+    for node in cluster.nodes() {
+        let multus = kubernetes_programs().unwrap().join("multus");
+        fs::copy(multus, node.path("/opt/cni/bin/multus")).unwrap();
+        let conf = json!({
+            "cniVersion": "0.3.1",
+            "name": "multus",
+            "type": "multus",
+            "kubeconfig": cluster.kubeconfig(),
+            "clusterNetwork": "/etc/cni/net.d/10-tenants.conflist",
+        });
+        fs::write(node.path("/etc/cni/net.d/multus"), conf.to_string()).unwrap();
+        node.sh("mv /etc/cni/net.d/multus /etc/cni/net.d/00-multus.conf");
+    }
+    cluster.wait_for_ready_nodes();
+}
+
+/// A network with one pool for the whole cluster.
+fn network() -> Value {
+    json!({"cniVersion": "1.0.0", "name": "lan", "plugins": [{
+        "type": "macvlan", "master": "eth1", "mode": "bridge",
+        "ipam": {
+            "type": "ipam-delegated",
+            "delegates": ["ipam-ds-static", "ipam-da-etcd"],
+            "pools": [{"name": "lan"}],
+            "etcd": "/etc/cni/ipam-etcd.json",
+        },
+    }]})
+}
+
+fn define_the_cluster_pool(cluster: &KubernetesCluster) {
+    let config = network().to_string();
+    let definition = json!({
+        "apiVersion": "k8s.cni.cncf.io/v1",
+        "kind": "NetworkAttachmentDefinition",
+        "metadata": {"name": "lan", "namespace": "shop"},
+        "spec": {"config": config},
+    });
+    cluster.apply(&definition.to_string());
+    let pools = json!({"pools": {"lan": {
+        "subnet": "192.168.60.0/24", "rangeStart": "192.168.60.10", "rangeEnd": "192.168.60.19",
+    }}});
+    let settings = json!({"endpoints": [cluster.etcd()]});
+    for node in cluster.nodes() {
+        fs::write(node.path("/etc/cni/ipam-etcd.json"), settings.to_string()).unwrap();
+        let folder = node.path("/etc/cni/lan.d");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("10-lan.conflist"), &config).unwrap();
+        fs::write(folder.join("pools"), pools.to_string()).unwrap();
+    }
+    cluster
+        .node(0)
+        .sh("/opt/cni/sbin/ipamctl import /etc/cni/lan.d/pools --conf-dir /etc/cni/lan.d");
+}
+
+/// Starts a pod with a second interface of this network.
+pub(super) fn start(cluster: &KubernetesCluster, name: &str, node: &str, network: &str) {
+    let mut pod = pod("shop", name, Some(node));
+    pod["metadata"]["annotations"] = json!({"k8s.v1.cni.cncf.io/networks": network});
+    cluster.apply(&pod.to_string());
+}
+
+/// The address of a pod's second interface, as Multus has reported it.
+#[track_caller]
+pub(super) fn second_address(cluster: &KubernetesCluster, name: &str) -> String {
+    let pod = cluster.sh(&format!("kubectl -n shop get pod {name} -o json"));
+    let pod: Value = serde_json::from_str(&pod).unwrap();
+    let status = pod["metadata"]["annotations"]["k8s.v1.cni.cncf.io/network-status"].as_str();
+    let status: Value = serde_json::from_str(status.unwrap()).unwrap();
+    let all = status.as_array().unwrap();
+    let second = all
+        .iter()
+        .find(|network| network["interface"] == "net1")
+        .unwrap();
+    second["ips"][0].as_str().unwrap().to_owned()
+}
+
+/// The addresses in etcd.
+fn in_etcd(cluster: &KubernetesCluster) -> BTreeSet<String> {
+    let keys = cluster.sh(&format!(
+        "ETCDCTL_API=3 {ETCDCTL} --endpoints={} get --prefix --keys-only /ipam/v1/addresses/",
+        cluster.etcd()
+    ));
+    let names = keys.lines().filter_map(|key| key.rsplit('/').next());
+    let names = names.filter(|name| !name.is_empty());
+    names.map(|name| ip_of_key(name).to_string()).collect()
+}
+
+#[test]
+fn second_interfaces_have_addresses_of_their_node_or_of_the_cluster() {
+    needs!(ETCDCTL);
+    let Some(mut cluster) = cluster(ContainerRuntime::Containerd) else {
+        return;
+    };
+    install(&cluster);
+    cluster.make_namespace("shop");
+    install_multus(&cluster);
+
+    claim("network-attachment-definition.yaml as it is: each node has its slice");
+    cluster.sh("kubectl apply -f network-attachment-definition.yaml");
+    for node in cluster.nodes() {
+        cluster.wait_for("the catalogue", || {
+            node.path("/etc/cni/storage.d/20-rules.json").exists()
+        });
+    }
+    for (name, node) in ["one", "two"].into_iter().zip(NODES) {
+        start(&cluster, name, node, "storage");
+    }
+    cluster.wait_for_pods("shop", 2);
+    for (name, slice) in [("one", 100..150), ("two", 150..200)] {
+        let address: Ipv4Addr = second_address(&cluster, name).parse().unwrap();
+        let [network @ .., host] = address.octets();
+        assert_eq!(network, [192, 168, 50], "{name}: {address}");
+        assert!(slice.contains(&host), "{name}: {address}");
+    }
+    let of_two = second_address(&cluster, "two");
+    cluster.sh(&format!(
+        "kubectl -n shop exec one -- ping -c 1 -w 10 {of_two}"
+    ));
+    cluster.sh("kubectl -n shop delete pods --all");
+    for node in cluster.nodes() {
+        assert!(
+            super::reservations::reserved(node).is_empty(),
+            "{}",
+            node.name()
+        );
+    }
+
+    claim("a pool of the whole cluster: addresses are unique over both nodes");
+    define_the_cluster_pool(&cluster);
+    let names = ["a", "b", "c", "d", "e", "f"];
+    for (number, name) in names.into_iter().enumerate() {
+        start(&cluster, name, NODES[number % 2], "lan");
+    }
+    cluster.wait_for_pods("shop", names.len());
+    let held: BTreeSet<String> = names
+        .iter()
+        .map(|name| second_address(&cluster, name))
+        .collect();
+    assert_eq!(held.len(), names.len());
+    assert_eq!(in_etcd(&cluster), held);
+    let of_b = second_address(&cluster, "b");
+    cluster.sh(&format!("kubectl -n shop exec a -- ping -c 1 -w 10 {of_b}"));
+
+    claim("a pod that moves to the other node releases its address on the first");
+    cluster.sh("kubectl -n shop delete pod a");
+    assert_eq!(in_etcd(&cluster).len(), 5);
+    start(&cluster, "a", NODES[1], "lan");
+    cluster.wait_for_pods("shop", names.len());
+    assert_eq!(in_etcd(&cluster).len(), 6);
+
+    claim("what a lost node held stays, until the node is back");
+    let lost: BTreeSet<String> = ["c", "e"].map(|pod| second_address(&cluster, pod)).into();
+    cluster.cut_power(0);
+    cluster.sh("kubectl -n shop delete pods c e --force --grace-period=0");
+    for name in ["g", "h", "i", "j"] {
+        start(&cluster, name, NODES[1], "lan");
+    }
+    cluster.wait_for_pods("shop", 8);
+    for name in ["a", "b", "d", "f", "g", "h", "i", "j"] {
+        assert!(!lost.contains(&second_address(&cluster, name)), "{name}");
+    }
+    assert!(lost.is_subset(&in_etcd(&cluster)));
+    cluster.boot(0);
+    cluster.wait_for("the lost addresses are released", || {
+        lost.is_disjoint(&in_etcd(&cluster))
+    });
+    assert_eq!(in_etcd(&cluster).len(), 8);
+    cluster.sh("kubectl -n shop delete pods --all");
+    assert!(in_etcd(&cluster).is_empty());
+}

@@ -1,0 +1,280 @@
+//! The allocator of docs/writing-an-allocator.md, after ipam-ds-ranges.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+use harness::{Sandbox, needs};
+use serde_json::{Value, json};
+
+struct Chain {
+    sandbox: Sandbox,
+    delegates: Vec<&'static str>,
+}
+
+impl Chain {
+    fn new(delegates: &[&'static str]) -> Self {
+        let sandbox = Sandbox::default();
+        let allocator = sandbox.plugins().join("ipam-da-table");
+        symlink(harness::example("ipam-da-table"), allocator).unwrap();
+        Self {
+            sandbox,
+            delegates: delegates.to_vec(),
+        }
+    }
+
+    fn table_dir(&self) -> PathBuf {
+        self.sandbox.root().join("table")
+    }
+
+    fn config(&self, ranges: &Value) -> Value {
+        let ipam = json!({"ranges": ranges, "tableDir": self.table_dir(),
+            "routes": [{"dst": "0.0.0.0/0"}]});
+        self.sandbox.config("1.1.0", &self.delegates, &ipam)
+    }
+
+    /// The reserved addresses with their holders.
+    fn reserved(&self) -> Vec<(String, String)> {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let table = fs::read(self.table_dir().join("table.json")).unwrap();
+        let table: Value = serde_json::from_slice(&table).unwrap();
+        let entries = table.as_array().unwrap().iter();
+        entries
+            .map(|entry| (text(&entry["ip"]), text(&entry["containerID"])))
+            .collect()
+    }
+
+    /// The same configuration for a chain that has no record of the attachments.
+    fn without_record(&self, config: &Value) -> Value {
+        let mut config = config.clone();
+        config["ipam"]["stateDir"] = json!(self.sandbox.root().join("other-state"));
+        config
+    }
+}
+
+fn chain() -> Chain {
+    Chain::new(&["ipam-ds-ranges", "ipam-da-table"])
+}
+
+/// A pool of two addresses, 10.1.0.2 and 10.1.0.3.
+fn two_addresses() -> Value {
+    json!([[{"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.2", "rangeEnd": "10.1.0.3"}]])
+}
+
+#[test]
+fn each_pool_yields_an_address_and_the_answer_has_the_routes() {
+    let chain = chain();
+    let ranges = json!([[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd00::/64"}]]);
+    let result = chain
+        .sandbox
+        .chain_call("ADD", "a", &chain.config(&ranges))
+        .run()
+        .result();
+    assert_eq!(harness::answer_of(&result), ["10.1.0.2", "fd00::2"]);
+    assert_eq!(result["ips"][0]["gateway"], "10.1.0.1");
+    assert_eq!(result["routes"], json!([{"dst": "0.0.0.0/0"}]));
+    assert!(result.get("pools").is_none());
+}
+
+#[test]
+fn a_second_add_is_refused_with_110_and_the_first_ones_address_stays() {
+    let chain = chain();
+    let config = chain.config(&two_addresses());
+    assert_eq!(
+        chain.sandbox.chain_call("ADD", "a", &config).run().ips(),
+        ["10.1.0.2"]
+    );
+    let allocator = |config: &Value| chain.sandbox.chain_call("ADD", "a", config).run();
+    assert_eq!(allocator(&config).code(), 110);
+    // The chain refuses by its record. Without a record, the allocator refuses.
+    let error = allocator(&chain.without_record(&config)).error();
+    assert_eq!(error["code"], 110);
+    assert_eq!(error["msg"], "ipam-da-table: a eth0 has 10.1.0.2 already");
+    assert_eq!(chain.reserved(), [("10.1.0.2".into(), "a".into())]);
+}
+
+#[test]
+fn a_full_pool_is_code_11_on_add_and_50_on_status_and_nothing_of_the_others_is_kept() {
+    let chain = chain();
+    let config = chain.config(&two_addresses());
+    chain
+        .sandbox
+        .chain_call("STATUS", "", &config)
+        .run()
+        .nothing();
+    for container in ["a", "b"] {
+        chain
+            .sandbox
+            .chain_call("ADD", container, &config)
+            .run()
+            .result();
+    }
+    let full = "ipam-da-table: pool testnet: 2 addresses of 10.1.0.2-10.1.0.3 are reserved";
+    let error = chain
+        .sandbox
+        .chain_call("STATUS", "", &config)
+        .run()
+        .error();
+    assert_eq!((&error["code"], &error["msg"]), (&json!(50), &json!(full)));
+
+    let mut both = vec![json!([{"subnet": "10.9.0.0/24"}])];
+    both.extend(two_addresses().as_array().unwrap().clone());
+    let error = chain
+        .sandbox
+        .chain_call("ADD", "c", &chain.config(&json!(both)))
+        .run()
+        .error();
+    assert_eq!((&error["code"], &error["msg"]), (&json!(11), &json!(full)));
+    assert_eq!(chain.reserved().len(), 2);
+
+    // A released address is given again.
+    chain
+        .sandbox
+        .chain_call("DEL", "a", &config)
+        .run()
+        .nothing();
+    assert_eq!(
+        chain.sandbox.chain_call("ADD", "c", &config).run().ips(),
+        ["10.1.0.2"]
+    );
+}
+
+#[test]
+fn a_requested_address_is_given_or_refused_with_111() {
+    let chain = chain();
+    let mut config = chain.config(&json!([[{"subnet": "10.1.0.0/24"}]]));
+    config["runtimeConfig"] = json!({"ips": ["10.1.0.77"]});
+    assert_eq!(
+        chain.sandbox.chain_call("ADD", "a", &config).run().ips(),
+        ["10.1.0.77"]
+    );
+    assert_eq!(
+        chain.sandbox.chain_call("ADD", "b", &config).run().code(),
+        111
+    );
+    config["runtimeConfig"] = Value::Null;
+    assert_eq!(
+        chain.sandbox.chain_call("ADD", "c", &config).run().ips(),
+        ["10.1.0.78"]
+    );
+}
+
+#[test]
+fn check_fails_with_112_once_the_address_is_gone() {
+    let chain = chain();
+    let mut config = chain.config(&two_addresses());
+    config["prevResult"] = chain.sandbox.chain_call("ADD", "a", &config).run().result();
+    chain
+        .sandbox
+        .chain_call("CHECK", "a", &config)
+        .run()
+        .nothing();
+    fs::write(chain.table_dir().join("table.json"), "[]").unwrap();
+    let error = chain
+        .sandbox
+        .chain_call("CHECK", "a", &config)
+        .run()
+        .error();
+    assert_eq!(error["code"], 112);
+    assert_eq!(
+        error["msg"],
+        "ipam-da-table: 10.1.0.2 is not reserved to a eth0"
+    );
+}
+
+#[test]
+fn del_and_gc_release_this_networks_reservations_alone() {
+    let chain = chain();
+    let config = chain.config(&two_addresses());
+    let mut other = config.clone();
+    other["name"] = json!("othernet");
+    for config in [&config, &other] {
+        for container in ["a", "b"] {
+            chain
+                .sandbox
+                .chain_call("ADD", container, config)
+                .run()
+                .result();
+        }
+    }
+    let mut unpooled = config.clone();
+    unpooled["ipam"]["delegates"] = json!(["ipam-da-table"]);
+    let unpooled = chain.without_record(&unpooled);
+    for _ in 0..2 {
+        chain
+            .sandbox
+            .chain_call("DEL", "a", &unpooled)
+            .run()
+            .nothing();
+        assert_eq!(chain.reserved().len(), 3);
+    }
+    let mut gc = chain.without_record(&other);
+    gc["cni.dev/valid-attachments"] = json!([{"containerID": "a", "ifname": "eth0"}]);
+    chain.sandbox.chain_call("GC", "", &gc).run().nothing();
+    let ip = |ip: &str, container: &str| (ip.to_owned(), container.to_owned());
+    assert_eq!(chain.reserved(), [ip("10.1.0.3", "b"), ip("10.1.0.2", "a")]);
+    gc["cni.dev/valid-attachments"] = Value::Null;
+    chain.sandbox.chain_call("GC", "", &gc).run().nothing();
+    assert_eq!(chain.reserved(), [ip("10.1.0.3", "b")]);
+}
+
+#[test]
+fn networks_that_share_a_named_pool_share_its_addresses() {
+    let chain = Chain::new(&["ipam-ds-labels", "ipam-da-table"]);
+    let labels = chain.sandbox.plugins().join("ipam-ds-labels");
+    symlink(harness::example("ipam-ds-labels"), labels).unwrap();
+    let mut config = chain.config(&Value::Null);
+    config["ipam"]["pools"] = json!({"blue": {"subnet": "10.1.0.0/24"}});
+    config["args"] = json!({"cni": {"labels": [{"key": "pool", "value": "blue"}]}});
+    assert_eq!(
+        chain.sandbox.chain_call("ADD", "a", &config).run().ips(),
+        ["10.1.0.2"]
+    );
+    config["name"] = json!("othernet");
+    assert_eq!(
+        chain.sandbox.chain_call("ADD", "a", &config).run().ips(),
+        ["10.1.0.3"]
+    );
+}
+
+#[test]
+fn sixteen_adds_at_once_get_sixteen_addresses() {
+    let chain = chain();
+    let config = chain.config(&json!([[{"subnet": "10.1.0.0/24"}]]));
+    let running: Vec<_> = (0..16)
+        .map(|i| {
+            chain
+                .sandbox
+                .chain_call("ADD", &format!("c{i}"), &config)
+                .start()
+        })
+        .collect();
+    let ips: BTreeSet<String> = running
+        .into_iter()
+        .flat_map(|add| add.output().ips())
+        .collect();
+    assert_eq!(ips.len(), 16);
+    assert_eq!(chain.reserved().len(), 16);
+}
+
+#[test]
+fn a_table_that_cannot_be_written_is_told_by_status() {
+    needs!("root");
+    let node = harness::Node::new();
+    node.sh("mkdir /run/table; mount -t tmpfs -o size=4k,mode=700 none /run/table");
+    let chain = chain();
+    let mut config = chain.config(&two_addresses());
+    config["ipam"]["tableDir"] = json!("/run/table");
+    chain
+        .sandbox
+        .chain_call("STATUS", "", &config)
+        .run_on(&node)
+        .nothing();
+    node.sh("mount -o remount,ro /run/table");
+    let status = chain
+        .sandbox
+        .chain_call("STATUS", "", &config)
+        .run_on(&node);
+    assert_eq!(status.code(), 50);
+}

@@ -1,0 +1,19 @@
+//! A node's other programs: podman, containerd, the reference plugins, and the pages' commands.
+//!
+//! Needs: root, podman, containerd, containernetworking-plugins, dnsmasq. Takes half a minute.
+
+mod allocator_example;
+mod bridges_and_subnets;
+mod dhcp;
+mod differential;
+mod failed_dels;
+mod ipam_gc_behind_bridge;
+mod manual;
+mod merged;
+mod on_a_bridge;
+mod reference_delegates;
+mod with_containerd;
+mod with_host_local;
+mod with_podman;
+
+harness::print_left_out_at_the_end!();

@@ -1,0 +1,16 @@
+//! The archives and the images of a release.
+//!
+//! Needs: the archives, which `cargo xtask test` makes; root, podman, containerd, docker.io.
+//! Takes two minutes.
+
+mod image;
+mod image_under_traffic;
+mod image_with_containerd;
+mod image_with_docker;
+mod image_with_podman;
+mod in_an_empty_root;
+mod installing;
+mod releases;
+mod traffic;
+
+harness::print_left_out_at_the_end!();

@@ -1,0 +1,10 @@
+//! Walks: a call is killed at each of its system calls, or each of them fails in turn; and many
+//! callers at once.
+//!
+//! Needs: strace, host-local. Takes ten seconds; whole walks, some minutes.
+
+mod allocator_faults;
+mod chain_faults;
+mod under_fire;
+
+harness::print_left_out_at_the_end!();
