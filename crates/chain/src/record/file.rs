@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
 use state_files::{FileId, Journal, StateFolder, lock_file};
@@ -86,6 +86,11 @@ impl RecordFile {
         if let Err(error) = self.journal.append(&lines.concat()) {
             self.give_up(&error);
         }
+    }
+
+    /// Notes the time of another DEL: gc begins with the attachment that was tried longest ago.
+    pub(crate) fn touch(&self) {
+        let _ = self.journal.file().set_modified(SystemTime::now());
     }
 
     /// True if every line was written.

@@ -107,8 +107,10 @@ impl Chain<'_> {
             Ok(config) => config,
             Err(damaged) => return vec![damaged],
         };
-        if let Some(file) = file.filter(|_| record.state != RecordState::Deleting) {
-            file.append(&[Line::deleting()]);
+        match file {
+            Some(file) if record.state == RecordState::Deleting => file.touch(),
+            Some(file) => file.append(&[Line::deleting()]),
+            None => {}
         }
         let recorded = record.recorded_delegates().into_iter();
         let steps: Vec<Step<'_>> = recorded
