@@ -31,12 +31,13 @@ impl Says {
         let text = String::from_utf8_lossy(content);
         let lines: Vec<&str> = text.trim().splitn(3, "\r\n").collect();
         match lines.as_slice() {
-            _ if text.contains('\0') => Self::Torn,
+            // Zeroes are a length without its content, and a line break is followed by a line.
+            _ if text.contains('\0') || text.ends_with('\r') || text.ends_with("\r\n") => {
+                Self::Torn
+            }
             [""] => Self::Torn,
             ["c1", "eth0"] if own => Self::Ours,
             ["c1", "eth0", "testnet"] => Self::Ours,
-            // The interface's line was begun, and never written.
-            [_] if text.contains('\r') => Self::Torn,
             ["c1"] if own => Self::OurContainers,
             _ => Self::Others,
         }
