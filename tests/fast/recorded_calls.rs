@@ -17,7 +17,6 @@ type Recorded = (
     &'static str,
 );
 
-/// The recorded ADDs.
 fn adds() -> Vec<Recorded> {
     let pod = "annotation:failpoint.cni.containerd.io/confpath";
     let nomad = "7cd08c6c-86c8-0bfa-f7ca-338466447711";

@@ -33,7 +33,6 @@ struct Members {
     folder: TempDir,
 }
 
-/// The table.
 pub(crate) fn measure() -> Result<Table> {
     let built = Flavour::Normal.build_static(&[ALLOCATOR])?;
     let cluster = Cluster::with_disks("4g").map_err(|reason| anyhow!(reason))?;

@@ -44,7 +44,6 @@ struct Server {
     folder: TempDir,
 }
 
-/// The table.
 pub(crate) fn measure() -> Result<Table> {
     let built = Flavour::Normal.build_static(&[ALLOCATOR])?;
     let api = KubernetesApi::start().map_err(|reason| anyhow!(reason))?;

@@ -76,7 +76,6 @@ pub(crate) fn config(more: &str) -> NetworkConfig {
     NetworkConfig::parse(json.into_bytes()).unwrap()
 }
 
-/// Names of delegates.
 pub(crate) fn names(names: &[&str]) -> Vec<DelegateName> {
     names.iter().map(|name| name.parse().unwrap()).collect()
 }

@@ -9,7 +9,7 @@ use crate::{
 
 /// A call of a plugin, besides the command and the attachment.
 pub struct Call<'a> {
-    /// The network configuration.
+    /// What the runtime wrote to stdin.
     pub config: NetworkConfig,
     /// The trace that the call belongs to.
     pub trace: TraceContext,

@@ -90,7 +90,6 @@ impl Wanted {
         Self { paths, content }
     }
 
-    /// Its folder.
     pub(crate) fn folder(&self) -> &Path {
         self.paths[0].parent().unwrap_or(Path::new("/"))
     }

@@ -14,7 +14,6 @@ use harness::waiting::PATIENCE;
 /// Longest time for which a container is kept while others come and go, in milliseconds.
 const LONGEST_KEPT: u64 = 12_000;
 
-/// A caller.
 pub(super) struct Caller<'a> {
     traffic: &'a Traffic,
     node: &'a ClusterNode,

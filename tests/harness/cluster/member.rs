@@ -72,7 +72,6 @@ impl Member {
         })
     }
 
-    /// Its node.
     pub(super) fn node(&self) -> &Node {
         &self.node
     }

@@ -49,7 +49,35 @@ impl ProcessRun<'_> {
     pub(crate) fn to_its_end(&self, on_stderr: &mut dyn FnMut(&[u8])) -> io::Result<ProcessOutput> {
         let deadline = self.timeout.map(|timeout| Instant::now() + timeout);
         let mut child = self.spawn(deadline)?;
-        let group = ProcessGroup::of(&mut child)?;
+        let output = match ProcessGroup::of(&mut child) {
+            Ok(group) => self.follow(child, &group, deadline, on_stderr),
+            // It was started and killed, and may have done its work.
+            Err(error) => ProcessOutput {
+                terminated: Some(Terminated {
+                    reason: Reason::Lost(error),
+                    still_running: None,
+                }),
+                status: None,
+                stdout: Vec::new(),
+                stderr: String::new(),
+            },
+        };
+        if output.is_of_killed()
+            && let Some(record) = self.record
+        {
+            record.leave_to_heirs();
+        }
+        Ok(output)
+    }
+
+    /// Reads the process's output until it has ended, or terminates it.
+    fn follow(
+        &self,
+        mut child: Child,
+        group: &ProcessGroup,
+        deadline: Option<Instant>,
+        on_stderr: &mut dyn FnMut(&[u8]),
+    ) -> ProcessOutput {
         let mut pipes = Pipes {
             stdout: child.stdout.take().map(OwnedFd::from).map(File::from),
             stderr: child.stderr.take().map(OwnedFd::from).map(File::from),
@@ -57,7 +85,7 @@ impl ProcessRun<'_> {
             tail: StderrTail::default(),
             on_stderr,
         };
-        let reason = match self.wait(&mut child, &group, &mut pipes, deadline) {
+        let reason = match self.wait(&mut child, group, &mut pipes, deadline) {
             Ok(reason) => reason,
             Err(error) => Some(Reason::Lost(error)),
         };
@@ -71,19 +99,13 @@ impl ProcessRun<'_> {
                 still_running,
             }
         });
-        let output = ProcessOutput {
+        ProcessOutput {
             terminated,
             // Reaped already, or not to be waited for.
             status: child.try_wait().unwrap_or_default(),
             stdout: pipes.output,
             stderr: pipes.tail.into_text(),
-        };
-        if output.is_of_killed()
-            && let Some(record) = self.record
-        {
-            record.leave_to_heirs();
         }
-        Ok(output)
     }
 
     /// Starts the process with exactly this environment, as the leader of a process group.

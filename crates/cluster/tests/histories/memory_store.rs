@@ -54,7 +54,6 @@ impl Cluster {
         self.lock().pools.insert(name.to_owned(), definition);
     }
 
-    /// All addresses.
     pub(crate) fn addresses(&self) -> Vec<Held> {
         self.lock().addresses.values().cloned().collect()
     }

@@ -78,7 +78,6 @@ impl<'a> Traffic<'a> {
         self.started.elapsed()
     }
 
-    /// All calls.
     pub(crate) fn calls(&self) -> Vec<Operation> {
         self.calls.lock().unwrap().clone()
     }

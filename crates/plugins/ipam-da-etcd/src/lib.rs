@@ -2,7 +2,7 @@
 
 use cluster::Allocator;
 
-/// The plugin.
+/// The allocator `ipam-da-etcd`: claims an address of each pool in etcd.
 pub static PLUGIN: Allocator = Allocator {
     about: cni::about!(),
     engine: &etcd::ENGINE,

@@ -11,7 +11,7 @@ pub use storage::data_dir;
 
 use cni::{About, Attachment, Call, Command, Error, Plugin, Reply};
 
-/// The plugin.
+/// The allocator `ipam-da-host-local`: reserves an address of each pool in `host-local`'s files.
 pub struct IpamDaHostLocal;
 
 impl Plugin for IpamDaHostLocal {

@@ -2,7 +2,7 @@
 
 use cluster::Allocator;
 
-/// The plugin.
+/// The allocator `ipam-da-kubernetes`: claims an address of each pool in Kubernetes' API.
 pub static PLUGIN: Allocator = Allocator {
     about: cni::about!(),
     engine: kubernetes::ENGINE,

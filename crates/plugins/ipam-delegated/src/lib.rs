@@ -11,7 +11,7 @@ use state_files::FileId;
 
 pub use log_observer::LogObserver;
 
-/// The plugin.
+/// The plugin `ipam-delegated`: runs the delegates of `ipam.delegates`.
 #[derive(Default)]
 pub struct IpamDelegated<'a> {
     /// The other plugins in this executable. The chain calls them without executing them.

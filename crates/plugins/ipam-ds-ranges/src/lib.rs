@@ -5,7 +5,7 @@ mod ranges;
 use cni::{About, Attachment, Call, Error, Object, Plugin, Reply};
 use ipam::RequestedAddress;
 
-/// The plugin.
+/// The selector `ipam-ds-ranges`: makes a pool of each range set of `ipam.ranges`.
 pub struct IpamDsRanges;
 
 impl Plugin for IpamDsRanges {

@@ -18,7 +18,7 @@ use choice::Choice;
 pub use explain::{Explanation, explain, pools, pools_of_file};
 pub use facts::{ANNOTATIONS, Facts};
 
-/// The plugin.
+/// The selector `ipam-ds-rules`: appends the pools of the first rule that holds.
 pub struct IpamDsRules;
 
 impl Plugin for IpamDsRules {

@@ -3,7 +3,7 @@
 use cni::{About, Call, Error, Object};
 use ipam::{Selector, SelectorPlugin};
 
-/// The plugin.
+/// The selector `ipam-ds-static`: appends the pools of the configuration.
 pub const IPAM_DS_STATIC: SelectorPlugin<IpamDsStatic> = SelectorPlugin(IpamDsStatic);
 
 /// Selects the pools that `ipam.pools` lists.

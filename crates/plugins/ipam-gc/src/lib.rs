@@ -3,7 +3,7 @@
 use cni::{About, Attachment, Call, Command, DelegateName, Error, JsonOutput, Plugin, Reply};
 use ipam_delegated::{IpamDelegated, LogObserver};
 
-/// The plugin.
+/// The chained plugin `ipam-gc`: sends GC and STATUS to the IPAM plugin of its network.
 #[derive(Default)]
 pub struct IpamGc<'a> {
     /// The chain that it runs.
