@@ -347,4 +347,8 @@ fn metrics_name_pools_and_records() {
         has("ipam_attachment_records{network=\"testnet\",state=\"added\"} 1"),
         "{text}"
     );
+    let samples = json_of(&sandbox, &["metrics"]);
+    let count = json!({"metric": "ipam_attachment_records", "value": 1.0,
+        "labels": {"network": "testnet", "state": "added"}});
+    assert!(samples.as_array().unwrap().contains(&count), "{samples}");
 }

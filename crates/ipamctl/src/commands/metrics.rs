@@ -1,10 +1,13 @@
 //! `ipamctl metrics`: Prometheus' text format.
 
+use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
-use anyhow::{Result, ensure};
-use chain::record::{AttachmentRecord, RecordState};
+use anyhow::Result;
+use chain::record::RecordState;
+use prometheus::proto::MetricFamily;
 use prometheus::{GaugeVec, Opts, Registry, TextEncoder};
+use serde_json::{Value, json};
 
 use crate::Context;
 use crate::inventory::{HeldState, Inventory, Nodes};
@@ -12,10 +15,6 @@ use crate::output::joined;
 use crate::usage::{PoolUsage, usages};
 
 pub(crate) fn run(context: &Context<'_>) -> Result<bool> {
-    ensure!(
-        !context.output.json,
-        "metrics has no JSON: see ipamctl pools"
-    );
     let inventory = Inventory::read(context, &context.node(), Nodes::All);
     let registry = Registry::new();
     pools(&inventory, &registry)?;
@@ -23,9 +22,21 @@ pub(crate) fn run(context: &Context<'_>) -> Result<bool> {
     let help = "Files and folders that could not be read.";
     let problems = gauge(&registry, "problems", help, &[])?;
     set(&problems, &[], inventory.unread as u128);
-    let text = TextEncoder::new().encode_to_string(&registry.gather())?;
-    context.output.lines(text.lines())?;
+    let families = registry.gather();
+    let text = TextEncoder::new().encode_to_string(&families)?;
+    let samples: Vec<Value> = families.iter().flat_map(samples).collect();
+    context.output.print(&samples, || text.lines().collect())?;
     Ok(false)
+}
+
+/// The samples of a metric, for programs. The keys are documented, and don't change their meaning.
+fn samples(family: &MetricFamily) -> impl Iterator<Item = Value> {
+    family.get_metric().iter().map(|metric| {
+        let labels = metric.get_label().iter();
+        let labels: BTreeMap<_, _> = labels.map(|label| (label.name(), label.value())).collect();
+        let value = metric.get_gauge().get_value();
+        json!({"metric": family.name(), "labels": labels, "value": value})
+    })
 }
 
 /// A gauge whose name follows `ipam_`.
@@ -75,25 +86,20 @@ fn records(inventory: &Inventory, registry: &Registry) -> Result<()> {
     let name = "oldest_pending_record_timestamp_seconds";
     let help = "Start of the oldest ADD or DEL that has not ended.";
     let pending = gauge(registry, name, help, &["network"])?;
+    let mut oldest = BTreeMap::new();
     for record in &inventory.records {
         let network = record.network.as_str();
         let state = HeldState::of(record).to_string();
         counts.with_label_values(&[network, &state]).inc();
+        let content = record.content.as_ref().ok();
+        if let Some(content) = content.filter(|content| content.state != RecordState::Added) {
+            let since = oldest.entry(network).or_insert(content.since());
+            *since = content.since().min(*since);
+        }
     }
-    let contents = inventory.records.iter().filter_map(|record| {
-        let content = record.content.as_ref().ok()?;
-        Some((record.network.as_str(), content))
-    });
-    let is_unended = |(_, content): &(_, &AttachmentRecord)| content.state != RecordState::Added;
-    let mut unended: Vec<_> = contents.filter(is_unended).collect();
-    unended.sort_by_key(|(_, content)| std::cmp::Reverse(content.since()));
-    for (network, content) in unended {
-        let since = AttachmentRecord::since(content).duration_since(UNIX_EPOCH);
-        set(
-            &pending,
-            &[network],
-            since.unwrap_or_default().as_secs().into(),
-        );
+    for (network, since) in oldest {
+        let seconds = since.duration_since(UNIX_EPOCH).unwrap_or_default();
+        set(&pending, &[network], seconds.as_secs().into());
     }
     Ok(())
 }
