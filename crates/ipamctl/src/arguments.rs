@@ -4,9 +4,12 @@ mod cluster;
 pub(crate) mod places;
 pub(crate) mod target;
 
-use std::path::PathBuf;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::{Context as _, Result};
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use cluster::{ImportArguments, NodeForgetArguments};
@@ -163,14 +166,22 @@ pub(crate) struct ExplainArguments {
     pub(crate) facts: Vec<(String, String)>,
 }
 
-fn fact(text: &str) -> Result<(String, String), String> {
+/// The text of a file; `-` is stdin.
+pub(crate) fn read_text(file: &Path) -> Result<String> {
+    if file == Path::new("-") {
+        return io::read_to_string(io::stdin()).context("stdin");
+    }
+    fs::read_to_string(file).with_context(|| file.display().to_string())
+}
+
+fn fact(text: &str) -> Result<(String, String), &'static str> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("it is not KEY=VALUE".to_owned()),
+        _ => Err("it is not KEY=VALUE"),
     }
 }
 
-fn replaced_folder(text: &str) -> Result<(PathBuf, PathBuf), String> {
+fn replaced_folder(text: &str) -> Result<(PathBuf, PathBuf), &'static str> {
     let (old, new) = text.split_once('=').ok_or("it is not OLD=NEW")?;
     Ok((old.into(), new.into()))
 }

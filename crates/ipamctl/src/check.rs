@@ -20,22 +20,11 @@ use conflist::Conflist;
 use conflist_check::{Check, Checked};
 use findings::Finding;
 
-/// What is looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Depth {
-    /// Only the conflists.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for other projects' conflists"))]
-    Conflists,
-    /// Also whether plugins are installed, and the folders, as far as a container sees them.
-    Machine,
-    /// Also the versions that the plugins answer, and all folders.
-    Plugins,
-}
-
-/// The findings in these conflists, each compared with the others.
+/// The findings in these conflists, each compared with the others. With `no_exec`, no plugin is run
+/// for its versions, and only folders are judged that a container sees.
 pub(crate) fn findings(
     conflists: &[Conflist],
-    depth: Depth,
+    no_exec: bool,
     environment: &Environment,
 ) -> Vec<Finding> {
     let read = |conflist| Checked::read(conflist, environment);
@@ -47,7 +36,7 @@ pub(crate) fn findings(
             at,
             all: &all,
             one,
-            depth,
+            no_exec,
             environment,
             findings: Vec::new(),
         };

@@ -18,14 +18,15 @@ use crate::network::Network;
 /// networks are in Kubernetes' API, and nothing else on a node leads to its cluster.
 const INSTALLED_KUBECONFIG: &str = "ipam-delegated.kubeconfig";
 
-/// The engine whose allocator is one of these delegates.
-pub(crate) fn engine_of(delegates: &[DelegateName]) -> Option<&'static dyn Engine> {
+/// The index of the delegate that is an engine's allocator, and the engine.
+pub(crate) fn engine_of(delegates: &[DelegateName]) -> Option<(usize, &'static dyn Engine)> {
     let engines: [&dyn Engine; 2] = [&etcd::ENGINE, kubernetes::ENGINE];
-    let has = |engine: &&dyn Engine| {
-        let mut delegates = delegates.iter();
-        delegates.any(|delegate| delegate.as_str() == engine.allocator())
-    };
-    engines.into_iter().find(has)
+    let mut numbered = delegates.iter().enumerate();
+    numbered.find_map(|(at, delegate)| {
+        let mut engines = engines.into_iter();
+        let engine = engines.find(|engine| delegate.as_str() == engine.allocator())?;
+        Some((at, engine))
+    })
 }
 
 /// The section with this kubeconfig.
@@ -56,27 +57,26 @@ impl Cluster {
         problems: &mut Vec<Problem>,
     ) -> Vec<Rc<Self>> {
         let of_networks = networks.into_iter().filter_map(|network| {
-            let engine = engine_of(&network.delegates)?;
+            let (_, engine) = engine_of(&network.delegates)?;
             let name = Some(network.name.clone());
             Some((network.file.clone(), engine, network.ipam(), name))
         });
-        let files = places.conf_dir.iter();
-        let files = files.map(|folder| folder.join(INSTALLED_KUBECONFIG));
-        let installed = files.filter(|file| file.exists()).map(|file| {
+        let installed = places.conf_dir.iter().filter_map(|folder| {
+            let file = folder.join(INSTALLED_KUBECONFIG);
             let ipam = with_kubeconfig(Object::new(), &file);
-            (file, kubernetes::ENGINE, ipam, None)
+            file.exists()
+                .then_some((file, kubernetes::ENGINE, ipam, None))
         });
         let mut found: Vec<Self> = Vec::new();
         for (file, engine, ipam, network) in of_networks.chain(installed) {
             match Self::read(engine, ipam) {
-                Ok(new) => {
-                    let known = found.iter().position(|known| known.is_same(&new));
-                    let at = known.unwrap_or(found.len());
-                    if at == found.len() {
+                Ok(mut new) => match found.iter_mut().find(|known| known.is_same(&new)) {
+                    Some(known) => known.networks.extend(network),
+                    None => {
+                        new.networks.extend(network);
                         found.push(new);
                     }
-                    found[at].networks.extend(network);
-                }
+                },
                 Err(error) => problems.push(Problem::new(&file, error.msg)),
             }
         }

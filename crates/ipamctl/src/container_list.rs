@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -10,7 +9,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use cni::ContainerId;
 
 use crate::Context;
-use crate::arguments::ListArguments;
+use crate::arguments::{ListArguments, read_text};
 use crate::inventory::NetworkAttachment;
 
 /// Container IDs.
@@ -38,19 +37,13 @@ impl ContainerList {
             "a list is of one node: run it there, without --kubeconfig"
         );
         // The command at the other end of a pipe was started at the same time.
-        let now = SystemTime::now();
-        let shown = || file.display().to_string();
-        let (text, made) = if file == Path::new("-") {
-            (io::read_to_string(io::stdin()).context("stdin")?, now)
-        } else {
+        let mut made = SystemTime::now();
+        if file != Path::new("-") {
             let changed = fs::metadata(file).and_then(|metadata| metadata.modified());
-            let made = now.min(changed.with_context(shown)?);
-            (fs::read_to_string(file).with_context(shown)?, made)
-        };
-        Ok(Some(Self {
-            ids: parse(&text)?,
-            made,
-        }))
+            made = made.min(changed.with_context(|| file.display().to_string())?);
+        }
+        let ids = parse(&read_text(file)?)?;
+        Ok(Some(Self { ids, made }))
     }
 
     /// True if the container is in the list.
@@ -84,12 +77,8 @@ fn parse(text: &str) -> Result<HashSet<String>> {
     let lines = text.lines().map(str::trim).enumerate();
     for (i, id) in lines.filter(|(_, id)| !id.is_empty()) {
         let parsed: Result<ContainerId, _> = id.parse();
-        parsed.map_err(|error| {
-            let line = i + 1;
-            anyhow!(
-                "the list of valid containers, line {line}: {id:?} is not a container ID: {error}"
-            )
-        })?;
+        let line = format!("the list of valid containers, line {}", i + 1);
+        parsed.map_err(|error| anyhow!("{line}: {id:?} is not a container ID: {error}"))?;
         ids.insert(id.to_owned());
     }
     Ok(ids)

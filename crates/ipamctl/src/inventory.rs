@@ -104,9 +104,9 @@ impl Inventory {
     fn read_clusters(&mut self, clusters: &[Rc<Cluster>], nodes: Nodes) {
         for cluster in clusters {
             if let Err(error) = self.read_cluster(cluster, nodes == Nodes::All) {
-                let path = PathBuf::from(cluster.place(None));
-                self.problems
-                    .push(Problem::new(&path, format!("{error:#}")));
+                let place = cluster.place(None);
+                let problem = Problem::new(place.as_ref(), format!("{error:#}"));
+                self.problems.push(problem);
             }
         }
     }
@@ -131,20 +131,16 @@ impl Inventory {
     fn read_data_dir(&mut self, data_dir: &Path) {
         for name in self.known(data_dir, directories(data_dir)) {
             let path = data_dir.join(name.as_str());
-            match list(&path) {
-                Ok(listed) => {
-                    let place = Rc::new(Place {
-                        path: path.clone(),
-                        name: name.to_string(),
-                    });
-                    let rows = listed.into_iter();
-                    self.held
-                        .extend(rows.map(|address| HeldAddress::reserved(&place, address)));
-                }
+            let read = match list(&path) {
                 // Removed meanwhile.
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => self.problems.push(Problem::new(&path, readable(&error))),
-            }
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                read => self.known(&path, read),
+            };
+            let name = name.to_string();
+            let place = Rc::new(Place { path, name });
+            let rows = read.into_iter();
+            let rows = rows.map(|address| HeldAddress::reserved(&place, address));
+            self.held.extend(rows);
         }
     }
 
@@ -159,10 +155,8 @@ impl Inventory {
     /// Completes the rows by records and pools, and adds those of records without a reservation.
     fn join(&mut self) {
         let mut reserved: HashSet<(String, IpAddr)> = HashSet::new();
-        let mut by_attachment: HashMap<(&str, &str, &str), &Rc<ListedRecord>> = HashMap::new();
-        for record in &self.records {
-            by_attachment.insert(key(record), record);
-        }
+        let by_key = self.records.iter().map(|record| (key(record), record));
+        let by_attachment: HashMap<_, _> = by_key.collect();
         let mut with_reservation: HashSet<*const ListedRecord> = HashSet::new();
         let mut pools: HashMap<&Path, Vec<_>> = HashMap::new();
         for pool in &self.pools.all {
@@ -189,7 +183,7 @@ impl Inventory {
                 continue;
             }
             if let (Some(container), Some(ifname)) = (&row.container, &row.ifname)
-                && let Some(&record) = by_attachment.get(&(network, container, ifname))
+                && let Some(&record) = by_attachment.get(&(&**network, &**container, &**ifname))
             {
                 with_reservation.insert(Rc::as_ptr(record));
                 row.set_record(record);

@@ -95,17 +95,15 @@ impl Node {
         records: &[Rc<ListedRecord>],
         problems: &mut Vec<Problem>,
     ) -> Vec<Network> {
-        let unconfigured = records.iter().filter_map(|record| {
-            let content = record.content.as_ref().ok()?;
+        let added = |record: &ListedRecord| record.content.as_ref().ok().map(|ok| ok.added);
+        let is_unconfigured = |network: &str| self.network(network).is_none();
+        let mut newest: BTreeMap<&str, &ListedRecord> = BTreeMap::new();
+        for record in records.iter().filter(|record| added(record).is_some()) {
             let network = record.network.as_str();
-            let is_known = self.network(network).is_some();
-            (!is_known).then_some((content.added, network, record))
-        });
-        let mut by_age: Vec<_> = unconfigured.collect();
-        by_age.sort_by_key(|(added, ..)| *added);
-        let mut newest = BTreeMap::new();
-        for (_, network, record) in by_age {
-            newest.insert(network, record);
+            let known = newest.get(network).and_then(|known| added(known));
+            if is_unconfigured(network) && known < added(record) {
+                newest.insert(network, record);
+            }
         }
         let mut found = Vec::new();
         for record in newest.into_values() {

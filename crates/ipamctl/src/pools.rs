@@ -83,17 +83,16 @@ impl KnownPools {
             return;
         }
         let range: Option<IpNet> = id.read("pool", "range").ok().flatten();
-        let (start, end) = (
-            range.map(|part| part.network()),
-            range.map(|part| part.broadcast()),
-        );
         let mut pool = Object::new();
         pool.set("space", "docker");
         pool.set("subnet", &line.subnet);
         // At the edges of the subnet are its own address and the broadcast address.
         let is_inner = |ip: &IpAddr| ![line.subnet.network(), line.subnet.broadcast()].contains(ip);
-        pool.set("rangeStart", &start.filter(is_inner));
-        pool.set("rangeEnd", &end.filter(is_inner));
+        let mut set = |key, edge: fn(&IpNet) -> IpAddr| {
+            pool.set(key, &range.as_ref().map(edge).filter(is_inner));
+        };
+        set("rangeStart", IpNet::network);
+        set("rangeEnd", IpNet::broadcast);
         if let Ok(pool) = Pool::read("pool", pool) {
             self.add_of(network, pool);
         }

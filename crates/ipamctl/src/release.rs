@@ -66,8 +66,7 @@ impl Way {
     }
 }
 
-/// Releases an attachment within this time, waits for locks included. The inner `Err` is the reason
-/// why nothing was done.
+/// Releases an attachment within this time, waits for locks included.
 ///
 /// `refuse` gets the record while the attachment is locked, and may return a reason not to
 /// release it.
@@ -81,7 +80,7 @@ pub(crate) fn release(
     when_busy: WhenBusy,
     within: Duration,
     refuse: impl FnOnce(Option<&AttachmentRecord>) -> Option<String>,
-) -> Result<Result<Way, String>> {
+) -> Result<Done> {
     if let Some(reason) = attachment.two_records() {
         bail!(reason);
     }
@@ -93,7 +92,7 @@ pub(crate) fn release(
     let way = Way::of(node, attachment);
     if matches!(way, Way::File | Way::Cluster) {
         if let Some(reason) = refuse(None) {
-            return Ok(Err(reason));
+            return Ok(Done::Kept { reason });
         }
         for held in &attachment.addresses {
             match &held.stored {
@@ -101,32 +100,32 @@ pub(crate) fn release(
                 None => by_file::remove(held, within)?,
             }
         }
-        return Ok(Ok(way));
+        return Ok(Done::Released { by: way });
     }
     let environment = &node.environment;
     // Docker's daemon has them linked in, so their executables may be missing.
     let linked = if attachment.is_dockers() { LINKED } else { &[] };
     let installed = Plugins::in_cni_path(environment).context("--cni-path")?;
     let plugins = installed.and_linked(linked);
-    let today = node.network(attachment.network).map(|network| {
+    let today;
+    let chain = if let Some(record) = attachment.record.filter(|_| way == Way::Record) {
+        Chain::of_record(record, environment, plugins)?
+    } else {
+        let network = node.network(attachment.network);
+        let network = network.context("neither a record nor a conflist of its network is there")?;
         let set = |_: &mut Object, ipam: &mut Object| ipam.set("stateDir", &network.state_dir);
-        with_keys(&network.config, set)
-    });
-    let config = today.transpose()?;
-    let chain = match (attachment.record.filter(|_| way == Way::Record), &config) {
-        (Some(record), _) => Chain::of_record(record, environment, plugins)?,
-        (None, Some(config)) => Chain::new(config, environment, plugins)?,
-        (None, None) => bail!("there is no conflist"),
+        today = with_keys(&network.config, set)?;
+        Chain::new(&today, environment, plugins)?
     };
     let id = attachment.attachment().map_err(anyhow::Error::msg)?;
     let released = chain.release(&id, when_busy, within, refuse)?;
     if let Released::Refused(reason) = released {
-        return Ok(Err(reason));
+        return Ok(Done::Kept { reason });
     }
     for held in &attachment.addresses {
         must_be_gone(held)?;
     }
-    Ok(Ok(way))
+    Ok(Done::Released { by: way })
 }
 
 /// Releases an address in its cluster, if it is still this creation of its name.

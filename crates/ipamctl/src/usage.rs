@@ -85,10 +85,9 @@ pub(crate) fn slice(ips: &[IpAddr], first: IpAddr, last: IpAddr) -> &[IpAddr] {
 
 /// The number for people: `65533`, and from a thousand millions on `1.8e19`.
 pub(crate) fn number(value: u128) -> String {
-    if value < 1_000_000_000 {
-        value.to_string()
-    } else {
-        format!("{value:.1e}")
+    match value {
+        0..1_000_000_000 => value.to_string(),
+        _ => format!("{value:.1e}"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The folders and the cluster that a command reads.
 
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
+use std::slice::from_ref;
 
 use clap::Args;
 
@@ -43,25 +44,20 @@ impl Places {
     /// The options of the command line, where they aren't the defaults. Folders are absolute:
     /// a printed command may be run elsewhere.
     pub(crate) fn words(&self) -> Vec<String> {
-        let one = |option, path, default| (option, std::slice::from_ref(path), default);
-        let (docker, state) = (&self.docker_state_dir, &self.state_dir);
-        let folders = [
-            ("--conf-dir", &self.conf_dir[..], CONF_DIR),
-            one("--data-dir", &self.data_dir, DATA_DIR),
-            one("--state-dir", state, STATE_DIR),
-            one("--docker-state-dir", docker, DOCKER_STATE_DIR),
-            ("--kubeconfig", self.kubeconfig.as_slice(), ""),
-        ];
-        let is_changed =
-            |(_, paths, default): &&(&str, &[PathBuf], &str)| *paths != [Path::new(default)];
-        let changed = folders.iter().filter(is_changed);
-        let others =
-            changed.flat_map(|(option, paths, _)| paths.iter().map(|path| (*option, path)));
         let mut words = Vec::new();
-        for (option, path) in others {
-            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            words.extend([option.to_owned(), path.display().to_string()]);
-        }
+        let mut add = |option: &str, paths: &[PathBuf], default: &str| {
+            let is_changed = *paths != [Path::new(default)];
+            for path in paths.iter().filter(|_| is_changed) {
+                let path = absolute(path).unwrap_or_else(|_| path.clone());
+                words.extend([option.to_owned(), path.display().to_string()]);
+            }
+        };
+        let (data, state, docker) = (&self.data_dir, &self.state_dir, &self.docker_state_dir);
+        add("--conf-dir", &self.conf_dir, CONF_DIR);
+        add("--data-dir", from_ref(data), DATA_DIR);
+        add("--state-dir", from_ref(state), STATE_DIR);
+        add("--docker-state-dir", from_ref(docker), DOCKER_STATE_DIR);
+        add("--kubeconfig", self.kubeconfig.as_slice(), "");
         if let Some(path) = &self.cni_path {
             words.extend(["--cni-path".to_owned(), path.clone()]);
         }

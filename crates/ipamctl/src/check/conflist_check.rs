@@ -3,7 +3,6 @@
 use cni::Environment;
 use conflist::Conflist;
 
-use crate::check::Depth;
 use crate::check::findings::{Finding, Severity};
 use crate::network::{CHAIN, Network};
 use crate::pools::KnownPools;
@@ -47,7 +46,7 @@ pub(super) struct Check<'a> {
     /// All conflists.
     pub(super) all: &'a [Checked<'a>],
     pub(super) one: &'a Checked<'a>,
-    pub(super) depth: Depth,
+    pub(super) no_exec: bool,
     /// The environment of calls.
     pub(super) environment: &'a Environment,
     /// Each once.

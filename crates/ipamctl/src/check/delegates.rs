@@ -3,7 +3,6 @@
 use chain::{Chain, Plugins, SearchPath};
 use cni::DelegateName;
 
-use crate::check::Depth;
 use crate::check::conflist_check::Check;
 use crate::check::findings::{Severity, key_of};
 use crate::network::{ALLOCATOR, CHAIN, Network};
@@ -28,11 +27,8 @@ impl Check<'_> {
         if let Ok(plugins) = Plugins::in_cni_path(environment)
             && let Err(error) = Chain::new(&network.config, environment, plugins)
         {
-            let (key, instead) = (
-                key_of(&error.msg),
-                "settings as docs/configuration.md has them",
-            );
-            return self.add(Severity::Error, key, &error.msg, instead);
+            let instead = "settings as docs/configuration.md has them";
+            return self.add(Severity::Error, key_of(&error.msg), &error.msg, instead);
         }
         for (i, name) in network.delegates.iter().enumerate() {
             // The chain calls an older delegate with an older version.
@@ -45,9 +41,6 @@ impl Check<'_> {
     /// Finds a plugin that is missing, doesn't answer VERSION, or doesn't support the network's
     /// version.
     fn plugin(&mut self, name: &str, key: &str, of_versions: Severity) {
-        if self.depth < Depth::Machine {
-            return;
-        }
         let version = self.one.conflist.version;
         match self.versions(name) {
             Err(reason) => {
@@ -74,7 +67,7 @@ impl Check<'_> {
         let path = read.map_err(|error| missing(error.msg))?;
         let found = path.find(&delegate);
         found.map_err(|failure| missing(failure.to_error().msg))?;
-        if self.depth < Depth::Plugins {
+        if self.no_exec {
             return Ok(Vec::new());
         }
         let version = self.one.conflist.version;

@@ -6,7 +6,6 @@ use std::path::Path;
 use rustix::fs::{Access, access, statfs};
 use rustix::process::geteuid;
 
-use crate::check::Depth;
 use crate::check::conflist_check::Check;
 use crate::check::findings::Severity;
 use crate::network::Network;
@@ -16,17 +15,14 @@ const VOLATILE: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
 impl Check<'_> {
     pub(super) fn folders(&mut self, network: &Network) {
-        if self.depth < Depth::Machine {
-            return;
-        }
-        let data = ("ipam.dataDir", &network.data_dir);
-        let state = ("ipam.stateDir", &network.state_dir);
-        let data = (network.keeps_files(), data);
-        let state = (!network.is_host_local, state);
+        let data = network
+            .keeps_files()
+            .then_some(("ipam.dataDir", &network.data_dir));
+        let state = (!network.is_host_local).then_some(("ipam.stateDir", &network.state_dir));
         let (mut emptied, mut kept) = (None, None);
-        for (is_used, (key, path)) in [data, state] {
+        for (key, path) in data.into_iter().chain(state) {
             match is_volatile(path) {
-                _ if !is_used || self.depth < Depth::Plugins && is_on_root(path) => {}
+                _ if self.no_exec && is_on_root(path) => {}
                 Ok(true) => emptied = Some((key, path)),
                 Ok(false) => kept = Some(path),
                 Err(reason) => {

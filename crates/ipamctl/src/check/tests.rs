@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use cni::Environment;
 use conflist::Found;
 
+use crate::check::findings;
 use crate::check::findings::Finding;
-use crate::check::{Depth, findings};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/conflists")
@@ -31,7 +31,10 @@ fn found(file: &Path) -> String {
     read.add(file);
     let mut all: Vec<_> = read.problems.iter().map(Finding::unusable).collect();
     let environment = Environment::default().with("CNI_PATH", "/nowhere");
-    all.extend(findings(&read.conflists, Depth::Conflists, &environment));
+    all.extend(findings(&read.conflists, true, &environment));
+    // Of this machine.
+    let of_machine = ["no such plugin", "is not writable", "a reboot empties"];
+    all.retain(|finding| !of_machine.iter().any(|part| finding.problem.contains(part)));
     let mut keys: Vec<String> = all
         .iter()
         .map(|finding| match finding.key.as_str() {

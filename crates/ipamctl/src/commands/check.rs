@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::Context;
 use crate::arguments::CheckArguments;
 use crate::check::findings::{Finding, Severity};
-use crate::check::{Depth, findings, taken_instead};
+use crate::check::{findings, taken_instead};
 use crate::network::with_keys;
 use crate::node::Node;
 use crate::output::{joined, warn};
@@ -39,12 +39,8 @@ pub(crate) fn run(arguments: &CheckArguments, context: &Context<'_>) -> Result<b
         "there is no conflist in {}",
         joined(places.conf_dir.iter().map(|folder| folder.display()), ", ")
     );
-    let depth = if arguments.no_exec {
-        Depth::Machine
-    } else {
-        Depth::Plugins
-    };
-    all.extend(findings(&node.conflists, depth, &node.environment));
+    let (conflists, environment) = (&node.conflists, &node.environment);
+    all.extend(findings(conflists, arguments.no_exec, environment));
     all.retain(|finding| only.is_none_or(|file| finding.file == file));
     all.extend(only.filter(|_| arguments.default).and_then(taken_instead));
     for (old, new) in &arguments.pools_dir {
@@ -121,11 +117,8 @@ fn lines(all: &[Finding]) -> Vec<String> {
                 Severity::Warning => "warning",
             };
             let Finding { key, problem, .. } = finding;
-            let key = if key.is_empty() || problem.starts_with(key) {
-                String::new()
-            } else {
-                format!("{key}: ")
-            };
+            let key = Some(key).filter(|key| !problem.starts_with(*key));
+            let key = key.map_or_else(String::new, |key| format!("{key}: "));
             lines.push(format!("  {severity}: {key}{problem}"));
             lines.push(format!("    instead: {}", finding.instead));
         }

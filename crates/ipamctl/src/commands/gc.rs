@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &GcArguments, context: &Context<'_>) -> Result<bool
             if code.is_some_and(|error| error.code == TRY_AGAIN_LATER) {
                 away.insert(network);
             }
-            Done::from(released)
+            released.unwrap_or_else(|error| Done::failed(&error))
         };
         outcomes.push(Outcome { attachment, done });
     }

@@ -1,15 +1,12 @@
 //! `ipamctl import`: defines the pools of a catalogue in etcd, or claims what whereabouts has given.
 
-use std::fs;
-use std::path::Path;
-
 use anyhow::{Context as _, Result, anyhow};
 use cluster::{AddressKey, Holder, Remembered, Store, restore, until_answered};
 use ipam::Pool;
 
 use super::cluster_row::{Row, print};
 use crate::Context;
-use crate::arguments::ImportArguments;
+use crate::arguments::{ImportArguments, read_text};
 use crate::clusters::{Cluster, of_person};
 use crate::output::warn;
 use crate::pools::space_of;
@@ -18,12 +15,8 @@ pub(crate) fn run(arguments: &ImportArguments, context: &Context<'_>) -> Result<
     let Some(file) = &arguments.file else {
         return from_whereabouts(arguments, context);
     };
-    let path = match file.to_str() {
-        Some("-") => Path::new("/dev/stdin"),
-        _ => file,
-    };
-    let content = fs::read(path).with_context(|| path.display().to_string())?;
-    let pools = ipam_ds_rules::pools_of_file(&path.to_string_lossy(), &content)?;
+    let content = read_text(file)?;
+    let pools = ipam_ds_rules::pools_of_file(&file.to_string_lossy(), content.as_bytes())?;
     let cluster = Cluster::one(context)?;
     let mut store = cluster.open_etcd()?;
     for (name, definition) in &pools {

@@ -25,11 +25,10 @@ pub(crate) fn run(arguments: &LsArguments, context: &Context<'_>) -> Result<bool
     }
     let is_wanted = |held: &&HeldAddress| name.is_none_or(|name| held.is_of(name));
     let rows: Vec<&HeldAddress> = inventory.held.iter().filter(is_wanted).collect();
-    if rows.is_empty() && !context.output.json {
+    if rows.is_empty() {
         warn("no address is reserved");
-    } else {
-        context.output.print(&rows, || lines(&rows, arguments))?;
     }
+    context.output.print(&rows, || lines(&rows, arguments))?;
     inventory.verdict(false)
 }
 

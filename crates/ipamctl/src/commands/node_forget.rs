@@ -79,10 +79,8 @@ fn release(
     arguments: &NodeForgetArguments,
     context: &Context<'_>,
 ) -> Result<bool> {
-    if arguments.yes {
-        release_each(store, &held)?;
-    }
     let outcome = if arguments.yes {
+        release_each(store, &held)?;
         "released"
     } else {
         "would-release"

@@ -22,11 +22,10 @@ pub(crate) fn run(network: Option<&str>, context: &Context<'_>) -> Result<bool> 
             usage.pool.as_deref() == Some(name) || networks.any(|network| network == name)
         });
     }
-    if pools.is_empty() && !context.output.json {
+    if pools.is_empty() {
         warn("no network's addresses are kept here, and no conflist has a pool");
-    } else {
-        context.output.print(&pools, || table(&pools))?;
     }
+    context.output.print(&pools, || table(&pools))?;
     inventory.verdict(false)
 }
 

@@ -21,13 +21,12 @@ pub(crate) fn run(name: Option<&str>, context: &Context<'_>) -> Result<bool> {
     let found = Found::in_folders(&context.places.conf_dir);
     let node = &crate::node::Node::with(found, context.places, context.environment);
     let inventory = Inventory::of_records(node);
-    let person = match &context.places.kubeconfig {
-        Some(file) => Some((
-            file,
-            name.context("--node is missing: the name of this node")?,
-        )),
-        None => None,
-    };
+    let kubeconfig = context.places.kubeconfig.as_ref();
+    ensure!(
+        kubeconfig.is_none() || name.is_some(),
+        "--node is missing: the name of this node"
+    );
+    let person = kubeconfig.zip(name);
     let unread = node.problems.iter().chain(&inventory.problems);
     let mut unread: Vec<String> = unread.map(ToString::to_string).collect();
     let mut rows = Vec::new();
@@ -60,7 +59,7 @@ fn claim_again(
 ) -> Result<Vec<Row>> {
     let delegates = content.delegates.iter();
     let names: Vec<DelegateName> = delegates.map(|delegate| delegate.name.clone()).collect();
-    let Some(engine) = engine_of(&names) else {
+    let Some((at, engine)) = engine_of(&names) else {
         return Ok(Vec::new());
     };
     let mut ipam = content.config()?.ipam()?;
@@ -70,10 +69,6 @@ fn claim_again(
     }
     let cluster = Cluster::read(engine, ipam)?;
     let node = cluster.node.as_ref().context("the node is unknown")?;
-    let at = names
-        .iter()
-        .position(|name| name.as_str() == engine.allocator());
-    let at = at.context("it has no allocator")?;
     let answer_of = |at: usize| content.delegates.get(at)?.result.as_deref();
     let add = RecordedAdd {
         network: record.network.as_str(),

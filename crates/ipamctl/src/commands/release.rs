@@ -1,6 +1,6 @@
 //! `ipamctl release`: releases one attachment.
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use chain::WhenBusy;
 
 use crate::Context;
@@ -16,9 +16,11 @@ pub(crate) fn run(arguments: &ReleaseArguments, context: &Context<'_>) -> Result
     let released = found.into_iter().map(|attachment| {
         let limit = arguments.timeout;
         let released = release(node, attachment, WhenBusy::Wait, limit, |_| None);
-        // A person has asked for it: a reason not to release it is a failure.
-        let done =
-            Done::from(released.and_then(|way| way.map(Ok).map_err(|reason| anyhow!(reason))));
+        let done = match released.unwrap_or_else(|error| Done::failed(&error)) {
+            // A person has asked for it: a reason not to release it is a failure.
+            Done::Kept { reason } => Done::Failed { reason },
+            done => done,
+        };
         Outcome { attachment, done }
     });
     let outcomes: Vec<Outcome<'_>> = released.collect();

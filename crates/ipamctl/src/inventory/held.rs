@@ -111,8 +111,8 @@ impl HeldAddress {
         let delegates = content.map_or(&[][..], |content| &content.delegates);
         let mut answers = delegates.iter().rev();
         let last = answers.find_map(|delegate| delegate.result.as_deref());
-        let read = last.and_then(|last| IpamResult::read("result", last).ok());
-        let result = read.unwrap_or_default();
+        let result = last.and_then(|last| IpamResult::read("result", last).ok());
+        let result = result.unwrap_or_default();
         let answered = result.ips.iter().map(IpConfig::ip);
         let ips: Vec<IpAddr> = answered.filter(|ip| !is_lost(*ip)).collect();
         if ips.is_empty() {

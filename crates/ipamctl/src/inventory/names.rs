@@ -60,11 +60,8 @@ impl Names {
     /// The pairs whose values aren't empty.
     fn of_pairs<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let named = pairs.filter(|(_, value)| !value.is_empty());
-        Self(
-            named
-                .map(|(key, value)| (key.into(), value.into()))
-                .collect(),
-        )
+        let owned = named.map(|(key, value)| (key.into(), value.into()));
+        Self(owned.collect())
     }
 
     /// All pairs.

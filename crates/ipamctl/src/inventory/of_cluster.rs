@@ -24,16 +24,14 @@ impl Inventory {
         let store = &mut *cluster.open()?;
         for (name, mut definition) in until_answered(store, |store| store.pools())? {
             definition.set("name", &name);
-            match Pool::read(&store.path_of_pool(&name), definition) {
+            let path = store.path_of_pool(&name);
+            match Pool::read(&path, definition) {
                 Ok(pool) => self.pools.add(PlacedPool {
                     directory: cluster.place(space_of(&pool).as_ref()).into(),
                     pool,
                     networks: cluster.networks.clone(),
                 }),
-                Err(error) => {
-                    let path = store.path_of_pool(&name);
-                    self.problems.push(Problem::new(path.as_ref(), error.msg));
-                }
+                Err(error) => self.problems.push(Problem::new(path.as_ref(), error.msg)),
             }
         }
         let mut listed = match &cluster.node {

@@ -2,6 +2,8 @@
 //!
 //! 65,533 rows must take milliseconds, so each cell is measured once and written once.
 
+use std::fmt::Write;
+
 /// Space between two columns.
 const GAP: &str = "  ";
 
@@ -44,23 +46,24 @@ impl<'r, R> Table<'r, R> {
         cell: impl Fn(&'r R) -> String,
     ) -> Self {
         let cells: Vec<String> = self.rows.iter().map(cell).collect();
-        let widest = cells.iter().map(|cell| length(cell)).max().unwrap_or(0);
+        let widths = cells.iter().map(|cell| cell.chars().count());
+        let widest = widths.max().unwrap_or(0);
         if widest > 0 {
             self.columns.push(Column {
                 header,
                 is_right_aligned,
                 cells,
-                width: widest.max(length(header)),
+                width: widest.max(header.len()),
             });
         }
         self
     }
 
-    /// The lines: the headers, then the rows.
+    /// The lines: the headers, then the rows; none without rows.
     pub(crate) fn lines(self) -> Vec<String> {
         let rows = (0..self.rows.len()).map(|row| self.line(|column| &column.cells[row]));
-        let headers = self.line(|column| column.header);
-        [headers].into_iter().chain(rows).collect()
+        let headers = (rows.len() > 0).then(|| self.line(|column| column.header));
+        headers.into_iter().chain(rows).collect()
     }
 
     fn line<'c>(&'c self, cell: impl Fn(&'c Column) -> &'c str) -> String {
@@ -69,27 +72,15 @@ impl<'r, R> Table<'r, R> {
             if !line.is_empty() {
                 line.push_str(GAP);
             }
-            let cell = cell(column);
-            let padding = std::iter::repeat_n(' ', column.width - length(cell));
-            if column.is_right_aligned {
-                line.extend(padding);
-                line.push_str(cell);
-            } else {
-                line.push_str(cell);
-                line.extend(padding);
-            }
+            let (cell, width) = (cell(column), column.width);
+            let written = match column.is_right_aligned {
+                true => write!(line, "{cell:>width$}"),
+                false => write!(line, "{cell:width$}"),
+            };
+            written.expect("a String takes all");
         }
         line.truncate(line.trim_end().len());
         line
-    }
-}
-
-/// Number of characters. Names and addresses are ASCII; in bars, each character is one cell.
-fn length(text: &str) -> usize {
-    if text.is_ascii() {
-        text.len()
-    } else {
-        text.chars().count()
     }
 }
 

@@ -25,15 +25,10 @@ pub(crate) enum Done {
     Failed { reason: String },
 }
 
-impl From<Result<Result<Way, String>>> for Done {
-    fn from(released: Result<Result<Way, String>>) -> Self {
-        match released {
-            Ok(Ok(by)) => Self::Released { by },
-            Ok(Err(reason)) => Self::Kept { reason },
-            Err(error) => Self::Failed {
-                reason: format!("{error:#}"),
-            },
-        }
+impl Done {
+    pub(crate) fn failed(error: &anyhow::Error) -> Self {
+        let reason = format!("{error:#}");
+        Self::Failed { reason }
     }
 }
 
