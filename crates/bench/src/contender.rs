@@ -94,8 +94,6 @@ fn name_of_peer(peer: &Path) -> Result<String> {
     let version = text
         .split_once("github.com/containernetworking/plugins\tv")
         .and_then(|(_, rest)| rest.split(['\t', '\n']).next());
-    Ok(match version {
-        Some(version) => format!("host-local {version}"),
-        None => "host-local".to_owned(),
-    })
+    let version = version.map(|version| format!(" {version}"));
+    Ok(format!("host-local{}", version.unwrap_or_default()))
 }

@@ -7,7 +7,8 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use flate2::{Compression, GzBuilder};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use harness::{MULTI_CALL, NETWORK_PLUGINS, PLUGINS};
 use tar::{Builder, EntryType, Header};
 
@@ -28,9 +29,7 @@ enum Entry {
     Link(String),
     /// A symbolic link to this path.
     SymbolicLink(String),
-    Folder {
-        mode: u32,
-    },
+    Folder,
 }
 
 impl Archive {
@@ -127,14 +126,14 @@ impl Archive {
         let paths: Vec<String> = self.entries.keys().cloned().collect();
         for path in paths {
             for (end, _) in path.match_indices('/') {
-                self.folder(&path[..end], 0o755);
+                self.folder(&path[..end]);
             }
         }
     }
 
     /// Adds an empty folder.
-    pub(crate) fn folder(&mut self, path: &str, mode: u32) {
-        self.entries.insert(path.to_owned(), Entry::Folder { mode });
+    pub(crate) fn folder(&mut self, path: &str) {
+        self.entries.insert(path.to_owned(), Entry::Folder);
     }
 
     /// The archive's bytes, compressed, with all files below `folder` and with this time, in
@@ -152,40 +151,29 @@ impl Archive {
             header.set_uid(0);
             header.set_gid(0);
             header.set_mtime(time);
+            let (kind, mode, content) = match entry {
+                Entry::File { mode, content } => (EntryType::Regular, *mode, content.as_slice()),
+                Entry::Link(_) => (EntryType::Link, 0o755, &[][..]),
+                Entry::SymbolicLink(_) => (EntryType::Symlink, 0o777, &[][..]),
+                Entry::Folder => (EntryType::Directory, 0o755, &[][..]),
+            };
+            header.set_entry_type(kind);
+            header.set_mode(mode);
+            header.set_size(content.len().try_into()?);
             match entry {
-                Entry::File { mode, content } => {
-                    header.set_mode(*mode);
-                    header.set_size(content.len().try_into()?);
-                    tar.append_data(&mut header, path, content.as_slice())?;
-                }
-                Entry::Link(to) => {
-                    header.set_mode(0o755);
-                    header.set_size(0);
-                    header.set_entry_type(EntryType::Link);
-                    tar.append_link(&mut header, path, format!("{prefix}{to}"))?;
-                }
-                Entry::SymbolicLink(to) => {
-                    header.set_mode(0o777);
-                    header.set_size(0);
-                    header.set_entry_type(EntryType::Symlink);
-                    tar.append_link(&mut header, path, to)?;
-                }
-                Entry::Folder { mode } => {
-                    header.set_mode(*mode);
-                    header.set_size(0);
-                    header.set_entry_type(EntryType::Directory);
-                    tar.append_data(&mut header, format!("{path}/"), &[][..])?;
-                }
+                Entry::File { .. } => tar.append_data(&mut header, path, content)?,
+                Entry::Link(to) => tar.append_link(&mut header, path, format!("{prefix}{to}"))?,
+                Entry::SymbolicLink(to) => tar.append_link(&mut header, path, to)?,
+                Entry::Folder => tar.append_data(&mut header, format!("{path}/"), content)?,
             }
         }
         Ok(tar.into_inner()?)
     }
 }
 
-/// The bytes, compressed by gzip, without the present time that it stores by default.
+/// The bytes, compressed by gzip, without the present time.
 pub(crate) fn compressed(bytes: &[u8]) -> Result<Vec<u8>> {
-    let gzip = GzBuilder::new().mtime(0);
-    let mut gzip = gzip.write(Vec::new(), Compression::best());
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
     gzip.write_all(bytes)?;
     Ok(gzip.finish()?)
 }

@@ -84,7 +84,7 @@ impl Release {
         layer.executable(&[INSTALLER.to_owned()], &executables[INSTALLER]);
         layer.executable(&[format!("sbin/{TOOL}")], &executables[TOOL]);
         // For a mount of /run/netns at the path that is recorded.
-        layer.folder("run", 0o755);
+        layer.folder("run");
         layer.symbolic_link("var/run", "../run");
         layer.text("LICENSE", fs::read(repository().join("LICENSE"))?);
         licences::gather(&mut layer, flavour, &self.target, &[TOOL, INSTALLER])?;

@@ -1,5 +1,6 @@
 //! Licence texts of all that is linked into an archive's executables, and an overview of them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -32,28 +33,11 @@ pub(super) struct Part {
     pub(super) name: String,
     /// SPDX expression, as the author declares it.
     pub(super) licence: String,
-    pub(super) texts: Vec<Text>,
+    pub(super) texts: Texts,
 }
 
-/// The text of a licence, or a notice.
-pub(super) struct Text {
-    /// The name of its file.
-    name: String,
-    content: Vec<u8>,
-}
-
-impl Text {
-    fn read(path: &Path) -> Result<Self> {
-        Ok(Self {
-            name: path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned(),
-            content: fs::read(path).with_context(|| path.display().to_string())?,
-        })
-    }
-}
+/// Texts of licences and notices, by the names of their files.
+pub(super) type Texts = BTreeMap<String, Vec<u8>>;
 
 /// Adds the licence texts of the plugins, and of these other executables, to the archive;
 /// names missing ones on stderr.
@@ -90,20 +74,20 @@ pub(super) fn gather(
         | part | licence | texts |\n|---|---|---|\n"
         .to_owned();
     for part in &parts {
-        let mut names = Vec::new();
-        for text in &part.texts {
-            archive.text(
-                &format!("{FOLDER}/{}/{}", part.name, text.name),
-                &*text.content,
-            );
-            names.push(text.name.clone());
+        let Part {
+            name,
+            licence,
+            texts,
+        } = part;
+        for (file, content) in texts {
+            archive.text(&format!("{FOLDER}/{name}/{file}"), content.as_slice());
         }
-        if names.is_empty() {
-            names.push("**missing on the machine that built this**".to_owned());
-            eprintln!("The text of the licence of {} is missing.", part.name);
+        let mut names = texts.keys().cloned().collect::<Vec<_>>().join(", ");
+        if texts.is_empty() {
+            names = "**missing on the machine that built this**".to_owned();
+            eprintln!("The text of the licence of {name} is missing.");
         }
-        let Part { name, licence, .. } = part;
-        overview += &format!("| {name} | {licence} | {} |\n", names.join(", "));
+        overview += &format!("| {name} | {licence} | {names} |\n");
     }
     overview += system_library::REMARK;
     archive.text(&format!("{FOLDER}/OVERVIEW.md"), overview);
@@ -112,7 +96,7 @@ pub(super) fn gather(
 
 /// The files in this folder named like one of [`NAMES`], and the files in a subfolder of
 /// such a name.
-fn texts_in(folder: &Path) -> Result<Vec<Text>> {
+fn texts_in(folder: &Path) -> Result<Texts> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("{}", folder.display()))? {
         let path = entry?.path();
@@ -122,25 +106,21 @@ fn texts_in(folder: &Path) -> Result<Vec<Text>> {
             paths.push(path);
         }
     }
-    paths.sort();
     texts_at(&paths)
 }
 
 /// The texts of the licences that this SPDX expression names, for a package that has none in it.
-fn texts_of(expression: &str) -> Result<Vec<Text>> {
+fn texts_of(expression: &str) -> Result<Texts> {
     let named = Expression::parse(expression).with_context(|| expression.to_owned())?;
     let licences = named
         .requirements()
         .filter_map(|named| named.req.license.id());
-    let texts = licences.map(|licence| Text {
-        name: licence.name.to_owned(),
-        content: licence.text().into(),
-    });
+    let texts = licences.map(|licence| (licence.name.to_owned(), licence.text().into()));
     Ok(texts.collect())
 }
 
 /// The files at these paths and in the folders at them, as far as they are there.
-pub(super) fn texts_at(paths: &[impl AsRef<Path>]) -> Result<Vec<Text>> {
+pub(super) fn texts_at(paths: &[impl AsRef<Path>]) -> Result<Texts> {
     let paths = paths.iter().flat_map(|path| {
         let path = path.as_ref();
         match path.is_file() {
@@ -148,16 +128,19 @@ pub(super) fn texts_at(paths: &[impl AsRef<Path>]) -> Result<Vec<Text>> {
             false => files(path),
         }
     });
-    paths.map(|path| Text::read(&path)).collect()
+    let read = |path: PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let content = fs::read(&path).with_context(|| path.display().to_string())?;
+        Ok((name.into_owned(), content))
+    };
+    paths.map(read).collect()
 }
 
-/// The files in a folder, in order; none if it isn't there.
+/// The files in a folder; none if it isn't there.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    files.retain(|path| path.is_file());
-    files.sort();
-    files
+    let paths = entries.map(|entry| entry.path());
+    paths.filter(|path| path.is_file()).collect()
 }
 
 /// Rust's standard library, with the licence texts that the toolchain ships.
