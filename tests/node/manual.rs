@@ -145,7 +145,7 @@ fn every_command_of_the_operations_page_runs() {
         ("sbin/ipamctl", "tests/release/releases.rs looks for it"),
         (
             "dpkg -i",
-            "the tests of cargo xtask dist make and install it",
+            "tests/release/package_with_podman.rs installs it",
         ),
         ("cargo xtask install", "it builds the plugins anew"),
     ];

@@ -1,4 +1,4 @@
-//! The archives and the images of a release.
+//! The archives, the images and the Debian packages of a release.
 //!
 //! Needs: the archives, which `cargo xtask test` makes; root, podman, containerd, docker.io.
 //! Takes two minutes.
@@ -10,6 +10,7 @@ mod image_with_docker;
 mod image_with_podman;
 mod in_an_empty_root;
 mod installing;
+mod package_with_podman;
 mod releases;
 mod traffic;
 

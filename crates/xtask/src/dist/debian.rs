@@ -66,13 +66,11 @@ fn build(mut package: Archive, time: u64) -> Result<Vec<u8>> {
 }
 
 fn control(flavour: Flavour, version: &str, architecture: &str) -> String {
-    let (name, other) = (
-        package(flavour),
-        match flavour {
-            Flavour::Normal => package(Flavour::Verbose),
-            Flavour::Verbose => package(Flavour::Normal),
-        },
-    );
+    let name = package(flavour);
+    let other = package(match flavour {
+        Flavour::Normal => Flavour::Verbose,
+        Flavour::Verbose => Flavour::Normal,
+    });
     format!(
         "Package: {name}\n\
          Version: {version}\n\
@@ -90,8 +88,6 @@ fn control(flavour: Flavour, version: &str, architecture: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use harness::needs;
 
     use super::*;
@@ -101,11 +97,6 @@ mod tests {
         let mut archive = Archive::default();
         let names = ["bin/ipam-delegated", "bin/ipam-gc"].map(str::to_owned);
         archive.executable(&names, b"#!/bin/sh\n");
-        archive.executable(&["sbin/ipamctl".to_owned()], b"#!/bin/sh\n");
-        archive.text(
-            "lib/systemd/system/ipamctl-gc.service",
-            "ExecStart=/usr/local/sbin/ipamctl gc\n",
-        );
         archive.text("LICENSE", "Apache-2.0\n");
         let target = crate::target::Target {
             triple: "x86_64-unknown-linux-musl".to_owned(),
@@ -123,57 +114,9 @@ mod tests {
         release.package(Flavour::Normal, archive).unwrap()
     }
 
-    fn dpkg(root: &Path, words: &[&str]) {
-        fs::create_dir_all(root.join("var/lib/dpkg/info")).unwrap();
-        fs::create_dir_all(root.join("var/lib/dpkg/updates")).unwrap();
-        let status = root.join("var/lib/dpkg/status");
-        if !status.exists() {
-            fs::write(&status, "").unwrap();
-        }
-        let mut dpkg = Command::new("dpkg");
-        dpkg.arg(format!("--root={}", root.display()));
-        let force = [
-            "--force-script-chrootless",
-            "--force-not-root",
-            "--log=/dev/null",
-        ];
-        let output = dpkg.args(force).args(words).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-    }
-
     #[test]
     fn the_same_content_gives_the_same_bytes() {
         needs!("/usr/bin/dpkg-deb");
         assert_eq!(bytes(), bytes());
-    }
-
-    #[test]
-    fn a_purge_removes_what_the_package_brought_and_never_a_record_or_a_reservation() {
-        needs!("root", "/usr/bin/dpkg-deb");
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("it.deb");
-        fs::write(&file, bytes()).unwrap();
-        let root = folder.path().join("root");
-        let path = |name: &str| root.join(name);
-        dpkg(&root, &["--install", file.to_str().unwrap()]);
-        assert!(path("usr/lib/cni/ipam-gc").exists() && path("usr/sbin/ipamctl").exists());
-        let unit = fs::read_to_string(path("lib/systemd/system/ipamctl-gc.service")).unwrap();
-        assert_eq!(unit, "ExecStart=/usr/sbin/ipamctl gc\n");
-        let record = "var/lib/cni/ipam-delegated/mynet/box:eth0.json";
-        let reservation = "var/lib/cni/networks/mynet/10.1.0.2";
-        for file in [record, reservation] {
-            fs::create_dir_all(path(file).parent().unwrap()).unwrap();
-            fs::write(path(file), "x").unwrap();
-        }
-        fs::create_dir_all(path("var/lib/cni/ipam-delegated/empty")).unwrap();
-        dpkg(&root, &["--purge", "ipam-delegated"]);
-        assert!(!path("usr/lib/cni/ipam-gc").exists() && !path("usr/sbin/ipamctl").exists());
-        assert!(path(record).exists() && path(reservation).exists());
-        assert!(!path("var/lib/cni/ipam-delegated/empty").exists());
-        // Without a record, the folder goes.
-        dpkg(&root, &["--install", file.to_str().unwrap()]);
-        fs::remove_file(path(record)).unwrap();
-        dpkg(&root, &["--purge", "ipam-delegated"]);
-        assert!(!path("var/lib/cni/ipam-delegated").exists() && path(reservation).exists());
     }
 }
