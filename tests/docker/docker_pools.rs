@@ -29,7 +29,14 @@ fn each_refusal_of_a_pool_names_what_is_wrong() {
         refused(LOCAL, "10.1.0.0/24", "10.1.1.0/25", none()),
         "SubPool: 10.1.1.0/25 is no part of the Pool 10.1.0.0/24"
     );
-    assert!(refused(LOCAL, "10.1.0.0/31", "", none()).contains("10.1.0.0/31"));
+    for small in ["10.1.0.0/31", "10.1.0.7/32"] {
+        let said = refused(LOCAL, small, "", none());
+        assert!(said.contains(small), "{said}");
+    }
+    assert_eq!(
+        refused("ipam-delegated-global", "10.1.0.0/24", "", none()),
+        "networks of a swarm get no addresses from this node: use Docker's own IPAM driver"
+    );
     assert_eq!(
         refused(LOCAL, "10.1.0.0/24", "10.1.0.255/32", none()),
         "SubPool: 10.1.0.255/32 has no address that can be given: the Pool 10.1.0.0/24 gives 10.1.0.1-10.1.0.254"

@@ -15,7 +15,7 @@ const GATEWAY: &str = "10.9.0.1";
 fn killed() -> Sandbox {
     let sandbox = Sandbox::default();
     let daemon = DockerDaemon::start(&sandbox, &[]);
-    let pool = daemon.pool("10.9.0.0/24", &json!({}));
+    let pool = docker_pool("10.9.0.0/24");
     let options = json!({"RequestAddressType": "com.docker.network.gateway"});
     let gateway = json!({"PoolID": pool, "Address": GATEWAY, "Options": options});
     daemon.ok("/IpamDriver.RequestAddress", &gateway);

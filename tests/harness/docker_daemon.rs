@@ -89,9 +89,9 @@ impl Sandbox {
     }
 }
 
-/// The pool ID of a subnet without a network configuration.
+/// A pool ID of a subnet without a network configuration.
 pub fn docker_pool(subnet: &str) -> String {
-    json!({"space": "ipam-delegated-local", "subnet": subnet}).to_string()
+    json!({"id": "a", "subnet": subnet}).to_string()
 }
 
 /// True if the content of a record says that Docker has the address: its ADD has succeeded, and no

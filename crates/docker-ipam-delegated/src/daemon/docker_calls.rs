@@ -9,13 +9,8 @@ use crate::http::answer::Answer;
 use crate::http::body::decode;
 use crate::http::refusal::Refusal;
 use crate::ipam::ipam_driver::IpamDriver;
+use crate::ipam::requests::{GLOBAL, LOCAL};
 use crate::network::network_driver::NetworkDriver;
-
-/// The address space of networks that only this node has.
-const LOCAL: &str = "ipam-delegated-local";
-
-/// The address space of networks that span nodes.
-const GLOBAL: &str = "ipam-delegated-global";
 
 /// The drivers.
 #[derive(Clone)]

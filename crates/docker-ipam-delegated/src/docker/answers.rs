@@ -21,7 +21,6 @@ pub(crate) struct Network {
     pub(crate) id: String,
     #[serde(rename = "IPAM")]
     pub(crate) ipam: Ipam,
-    #[serde(default)]
     pub(crate) containers: BTreeMap<String, Endpoint>,
 }
 
@@ -59,14 +58,14 @@ pub(crate) struct Endpoint {
 }
 
 /// A container of `GET /containers/json`, which lists those that run.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
 pub(crate) struct Running {
     pub(crate) network_settings: NetworkSettings,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
 pub(crate) struct NetworkSettings {
     /// The endpoints, by the names of their networks.
     pub(crate) networks: BTreeMap<String, Endpoint>,

@@ -16,29 +16,33 @@ use crate::docker::api::get as get_json;
 use crate::go_json::without_nulls;
 use crate::records::Purpose;
 
+/// Docker's own IPAM drivers. Under which name Docker knows this daemon, the daemon can't be sure:
+/// that of its socket, or of a file in `/etc/docker/plugins`.
+const DOCKERS_OWN: [&str; 2] = ["default", "null"];
+
 /// Docker's whole answer.
 #[derive(Debug, Default)]
 pub(crate) struct Engine {
-    /// The networks whose addresses this daemon gives.
+    /// The networks whose addresses this daemon may have given.
     networks: Vec<Network>,
     /// The IDs of all networks.
     network_ids: BTreeSet<String>,
     /// The IDs of all endpoints, of networks and of running containers.
     endpoint_ids: BTreeSet<String>,
     /// Addresses of containers, as the networks or the containers list them. Those in networks of
-    /// other IPAM drivers are not among them.
+    /// Docker's own IPAM drivers are not among them.
     ips: BTreeSet<IpAddr>,
     /// The addresses of running containers in networks that Docker has lost (live-restore).
     ips_of_lost: BTreeSet<IpAddr>,
 }
 
 impl Engine {
-    /// Asks Docker on this socket; `driver` is the name of this daemon as an IPAM driver.
+    /// Asks Docker on this socket.
     ///
     /// # Errors
     ///
     /// Docker doesn't answer in this time, or not as expected, or a part of the answer is missing.
-    pub(crate) fn ask(socket: &Path, driver: &str, at_most: Duration) -> Result<Self> {
+    pub(crate) fn ask(socket: &Path, at_most: Duration) -> Result<Self> {
         let deadline = Instant::now() + at_most;
         let listed: Vec<Listed> = get(socket, "/networks", deadline)?;
         let mut networks = Vec::new();
@@ -48,29 +52,29 @@ impl Engine {
             networks.push(Network { id, ..network });
         }
         let running: Vec<Running> = get(socket, "/containers/json", deadline)?;
-        Ok(Self::new(driver, networks, &running))
+        Ok(Self::new(networks, &running))
     }
 
-    pub(crate) fn new(driver: &str, networks: Vec<Network>, running: &[Running]) -> Self {
+    pub(crate) fn new(networks: Vec<Network>, running: &[Running]) -> Self {
         let mut all = Self::default();
-        let mut of_others = BTreeSet::new();
+        let mut of_dockers = BTreeSet::new();
         for network in networks {
             all.network_ids.insert(network.id.clone());
             let endpoints = network.containers.values();
             let ids = endpoints.map(|endpoint| endpoint.endpoint_id.clone());
             all.endpoint_ids.extend(ids);
-            if network.ipam.driver == driver {
+            if DOCKERS_OWN.contains(&network.ipam.driver.as_str()) {
+                of_dockers.insert(network.id);
+            } else {
                 let endpoints = network.containers.values();
                 all.ips.extend(endpoints.flat_map(Endpoint::ips));
                 all.networks.push(network);
-            } else {
-                of_others.insert(network.id);
             }
         }
         let lists = running.iter().map(|one| &one.network_settings.networks);
         for endpoint in lists.flat_map(|networks| networks.values()) {
             all.endpoint_ids.insert(endpoint.endpoint_id.clone());
-            if of_others.contains(&endpoint.network_id) {
+            if of_dockers.contains(&endpoint.network_id) {
                 continue;
             }
             all.ips.extend(endpoint.ips());

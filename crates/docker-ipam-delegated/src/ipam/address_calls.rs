@@ -12,7 +12,6 @@ use crate::http::refusal::message;
 use crate::ipam::chain_config::DIRECTORY;
 use crate::ipam::held::{Held, Phase};
 use crate::ipam::ipam_driver::IpamDriver;
-use crate::ipam::pool::Pool;
 use crate::ipam::requests::{OfAddress, refuse_ends, refuse_last};
 use crate::ipam::{facts, requests};
 use crate::records::Purpose;
@@ -35,20 +34,26 @@ impl IpamDriver {
         let subnet = pool.id.subnet;
         let of_pool = || format!("pool {subnet}");
         let requested = requests::address(&request.address, subnet)?;
-        let (ip, held) = if facts::is_for_gateway(&request.options) {
-            let ip = requested.unwrap_or(pool.gateway());
+        let is_gateway = facts::is_for_gateway(&request.options);
+        let requested = requested.or(is_gateway.then(|| pool.gateway()));
+        if let Some(ip) = requested {
             refuse_ends(subnet, ip)?;
-            refuse_last(&pool.given, pool.id.range, ip)?;
-            (ip, self.gateway(&pool, ip).with_context(of_pool)?)
+        }
+        let (purpose, name) = if is_gateway {
+            refuse_last(&pool.given, pool.id.range, requested)?;
+            (Purpose::Gateway, None)
         } else {
-            if let Some(ip) = requested {
-                refuse_ends(subnet, ip)?;
-            }
-            let name = facts::name(&request.options);
-            let held = self.new_held(&pool, Purpose::Container, requested.is_some(), name);
-            let ip = self.give(&held, requested).with_context(of_pool)?;
-            (ip, Some(held))
+            (Purpose::Container, facts::name(&request.options))
         };
+        let (ip, held) =
+            if is_gateway && pool.id.conflist.is_some() && requested == Some(pool.gateway()) {
+                // The chain gives it to nobody.
+                (pool.gateway(), None)
+            } else {
+                let held = self.new_held(&pool, purpose, requested.is_some(), name);
+                let ip = self.give(&held, requested).with_context(of_pool)?;
+                (ip, Some(held))
+            };
         let address = format!("{ip}/{}", subnet.prefix_len());
         let answer = Answer::of(&json!({"Address": address, "Data": {}}));
         let driver = Arc::clone(self);
@@ -56,26 +61,9 @@ impl IpamDriver {
             if let Some(held) = held.filter(|_| !is_delivered) {
                 tracing::warn!(%ip, "Docker closed the connection before it got this address");
                 // A failed release is repeated.
-                let _ = driver.release_once(&held);
+                let _ = driver.release(&held);
             }
         }))
-    }
-
-    /// Gives Docker a gateway; returns its holder. `None` for the gateway of a network
-    /// configuration's pool, which the chain gives to nobody.
-    fn gateway(&self, pool: &Arc<Pool>, ip: IpAddr) -> Result<Option<Arc<Held>>> {
-        if pool.id.conflist.is_some() && ip == pool.gateway() {
-            return Ok(None);
-        }
-        // A failed creation of a network has left it, or another network has this pool.
-        let other = self.held.find(&pool.text, ip);
-        if let Some(other) = other.filter(|other| other.purpose == Purpose::Gateway) {
-            self.held.given_again(&other.id);
-            return Ok(Some(other));
-        }
-        let held = self.new_held(pool, Purpose::Gateway, true, None);
-        self.give(&held, Some(ip))?;
-        Ok(Some(held))
     }
 
     /// Reserves an address for an attachment: the requested one, or one that is free.
@@ -110,7 +98,8 @@ impl IpamDriver {
         let Err((other, phase)) = self.held.begin(held, ip) else {
             return Ok(());
         };
-        if phase == Phase::Unreleased || self.is_lost(&other, ip) {
+        let is_released = matches!(phase, Phase::Releasing | Phase::Unreleased);
+        if is_released || self.is_lost(&other, phase, ip) {
             self.release(&other)?;
             if self.held.begin(held, ip).is_ok() {
                 return Ok(());
@@ -123,12 +112,13 @@ impl IpamDriver {
         }
     }
 
-    /// True if Docker doesn't have an address of an earlier daemon: its container may have ended
-    /// while there was no daemon. An address that Docker requested itself is asked about at once:
-    /// the container that had it requests it again.
-    fn is_lost(&self, other: &Held, ip: IpAddr) -> bool {
-        let is_old = other.is_older_than(self.arguments.unanswered_after);
-        if other.since.is_some() || !(other.is_requested || is_old) {
+    /// True if Docker doesn't have an address of an earlier daemon or of a pool that it has given
+    /// back: its container may have ended while there was no daemon. An address that Docker
+    /// requested itself is asked about at once: the container that had it requests it again.
+    fn is_lost(&self, other: &Held, phase: Phase, ip: IpAddr) -> bool {
+        let is_old = || other.is_older_than(self.arguments.unanswered_after);
+        let is_earlier = other.since.is_none() && (other.is_requested || is_old());
+        if !is_earlier && phase != Phase::Left {
             return false;
         }
         match self.ask_docker(ABOUT_ONE_ADDRESS) {
@@ -188,17 +178,9 @@ impl IpamDriver {
             self.held.find(&pool.text, ip)
         });
         if let Some(held) = held {
-            let released = self.release_once(&held);
+            let released = self.release(&held);
             released.with_context(|| format!("pool {}", pool.id.subnet))?;
         }
         Ok(Answer::nothing())
-    }
-
-    /// Releases an address, or one of several uses of a gateway.
-    fn release_once(&self, held: &Held) -> Result<()> {
-        if self.held.given_back_once(&held.id) {
-            return Ok(());
-        }
-        self.release(held)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use cni::ContainerId;
@@ -38,6 +38,8 @@ pub(crate) enum Phase {
     Adding,
     /// Docker has the address.
     Given,
+    /// Docker had the address when it gave the pool back.
+    Left,
     /// It is being released.
     Releasing,
     /// Its release has failed, or was not finished by an earlier daemon.
@@ -49,8 +51,6 @@ struct Entry {
     held: Arc<Held>,
     ip: Option<IpAddr>,
     phase: Phase,
-    /// How often Docker has asked for this address: more than once only for a gateway.
-    times: usize,
 }
 
 #[derive(Default)]
@@ -64,7 +64,11 @@ struct State {
 
 /// All of them.
 #[derive(Default)]
-pub(crate) struct AllHeld(Mutex<State>);
+pub(crate) struct AllHeld {
+    state: Mutex<State>,
+    /// Notified after each release.
+    released: Condvar,
+}
 
 impl Held {
     /// True if it was made at least this long ago, by the record and by this process.
@@ -78,7 +82,7 @@ impl Held {
 impl AllHeld {
     /// Adds an attachment in this phase.
     pub(crate) fn add(&self, held: Arc<Held>, ip: Option<IpAddr>, phase: Phase) {
-        lock(&self.0).add(held, ip, phase);
+        lock(&self.state).add(held, ip, phase);
     }
 
     /// Adds an attachment whose ADD begins, for an address that no other one of its pool has.
@@ -87,7 +91,7 @@ impl AllHeld {
     ///
     /// The attachment that has the address, and its phase.
     pub(crate) fn begin(&self, held: &Arc<Held>, ip: IpAddr) -> Result<(), (Arc<Held>, Phase)> {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         if let Some(other) = state.of(ip, |other| other.pool.shares_addresses_with(&held.pool)) {
             return Err((Arc::clone(&other.held), other.phase));
         }
@@ -98,7 +102,7 @@ impl AllHeld {
     /// As [`Self::begin`], for the lowest free address above `after`; returns it. `None` if there
     /// is none.
     pub(crate) fn begin_lowest(&self, held: &Arc<Held>, after: Option<IpAddr>) -> Option<IpAddr> {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         let ip = state.lowest_free(&held.pool, after)?;
         state.add(Arc::clone(held), Some(ip), Phase::Adding);
         Some(ip)
@@ -106,7 +110,7 @@ impl AllHeld {
 
     /// Notes that Docker has the address.
     pub(crate) fn given(&self, id: &ContainerId, ip: IpAddr) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         if let Some(mut entry) = state.remove(id) {
             entry.phase = Phase::Given;
             entry.ip = Some(ip);
@@ -114,40 +118,38 @@ impl AllHeld {
         }
     }
 
-    /// Notes that Docker has got a gateway again.
-    pub(crate) fn given_again(&self, id: &ContainerId) {
-        if let Some(entry) = lock(&self.0).entries.get_mut(id) {
-            entry.times += 1;
-        }
-    }
-
-    /// Gives one of several uses of a gateway back. False if there is only one.
-    pub(crate) fn given_back_once(&self, id: &ContainerId) -> bool {
-        match lock(&self.0).entries.get_mut(id) {
-            Some(entry) if entry.times > 1 => {
-                entry.times -= 1;
-                true
+    /// Notes that Docker has given a pool back. Returns what was the network's itself: the claim
+    /// of the subnet, and a gateway.
+    pub(crate) fn leave_pool(&self, pool: &str) -> Vec<Arc<Held>> {
+        let mut state = lock(&self.state);
+        let entries = state.entries.values_mut();
+        let mut of_network = Vec::new();
+        for entry in entries.filter(|entry| entry.held.pool.text == pool) {
+            if entry.held.purpose != Purpose::Container {
+                of_network.push(Arc::clone(&entry.held));
+            } else if entry.phase == Phase::Given {
+                entry.phase = Phase::Left;
             }
-            _ => false,
         }
+        of_network
     }
 
     /// The attachment that has this address of a pool.
     pub(crate) fn find(&self, pool: &str, ip: IpAddr) -> Option<Arc<Held>> {
-        let state = lock(&self.0);
+        let state = lock(&self.state);
         let entry = state.of(ip, |held| held.pool.text == pool)?;
         Some(Arc::clone(&entry.held))
     }
 
     /// True if there is an attachment of this ID.
     pub(crate) fn has(&self, id: &ContainerId) -> bool {
-        lock(&self.0).entries.contains_key(id)
+        lock(&self.state).entries.contains_key(id)
     }
 
     /// Notes that Docker doesn't have an address any more; false if it is being released already.
     pub(crate) fn abandon(&self, id: &ContainerId) -> bool {
-        match lock(&self.0).entries.get_mut(id) {
-            Some(entry) if entry.phase == Phase::Given => {
+        match lock(&self.state).entries.get_mut(id) {
+            Some(entry) if matches!(entry.phase, Phase::Given | Phase::Left) => {
                 entry.phase = Phase::Unreleased;
                 true
             }
@@ -155,35 +157,37 @@ impl AllHeld {
         }
     }
 
-    /// Begins a release; false if another call releases it, or has released it.
+    /// Begins a release, after another call's that runs; false if that has released it.
     pub(crate) fn begin_release(&self, id: &ContainerId) -> bool {
-        match lock(&self.0).entries.get_mut(id) {
-            Some(entry) if entry.phase != Phase::Releasing => {
-                entry.phase = Phase::Releasing;
-                true
-            }
-            _ => false,
-        }
+        let is_running = |state: &mut State| {
+            let entry = state.entries.get(id);
+            entry.is_some_and(|entry| entry.phase == Phase::Releasing)
+        };
+        let waited = self.released.wait_while(lock(&self.state), is_running);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        let entry = state.entries.get_mut(id);
+        entry.map(|entry| entry.phase = Phase::Releasing).is_some()
     }
 
     /// Notes the outcome of a release.
     pub(crate) fn end_release(&self, id: &ContainerId, is_released: bool) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         if is_released {
             state.remove(id);
         } else if let Some(entry) = state.entries.get_mut(id) {
             entry.phase = Phase::Unreleased;
         }
+        self.released.notify_all();
     }
 
     /// Forgets an attachment that holds nothing.
     pub(crate) fn forget(&self, id: &ContainerId) {
-        lock(&self.0).remove(id);
+        lock(&self.state).remove(id);
     }
 
     /// All attachments in this phase, with their addresses.
     pub(crate) fn in_phase(&self, phase: Phase) -> Vec<(Arc<Held>, Option<IpAddr>)> {
-        let state = lock(&self.0);
+        let state = lock(&self.state);
         let entries = state.entries.values();
         let entries = entries.filter(|entry| entry.phase == phase);
         entries
@@ -194,7 +198,7 @@ impl AllHeld {
     /// The subnets of all pools that hold something, except those of failed releases of pools that
     /// Docker doesn't have any more.
     pub(crate) fn subnets(&self) -> Vec<IpNet> {
-        let state = lock(&self.0);
+        let state = lock(&self.state);
         let entries = state.entries.values();
         let mut subnets: Vec<IpNet> = entries.map(|entry| entry.held.pool.id.subnet).collect();
         subnets.sort_unstable();
@@ -205,7 +209,7 @@ impl AllHeld {
     /// Runs an action while no pool without a network configuration holds anything; not at all if
     /// one does.
     pub(crate) fn while_unused(&self, action: impl FnOnce()) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         let mut entries = state.entries.values();
         if entries.all(|entry| entry.held.pool.id.conflist.is_some()) {
             state.lowest.clear();
@@ -222,13 +226,7 @@ impl State {
     }
 
     fn add(&mut self, held: Arc<Held>, ip: Option<IpAddr>, phase: Phase) {
-        let times = 1;
-        self.insert(Entry {
-            held,
-            ip,
-            phase,
-            times,
-        });
+        self.insert(Entry { held, ip, phase });
     }
 
     fn insert(&mut self, entry: Entry) {

@@ -87,7 +87,13 @@ impl IpamDriver {
             .ok()
     }
 
-    /// A new attachment, with a name that was never used before.
+    /// A name that was never used before.
+    pub(crate) fn new_id(&self) -> String {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        format!("{}-{number:x}", self.prefix)
+    }
+
+    /// A new attachment, with a new name.
     pub(crate) fn new_held(
         &self,
         pool: &Arc<Pool>,
@@ -95,10 +101,9 @@ impl IpamDriver {
         is_requested: bool,
         name: Option<&str>,
     ) -> Arc<Held> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let id = format!("{}-{number:x}", self.prefix);
+        let id = self.new_id().parse::<ContainerId>();
         Arc::new(Held {
-            id: id.parse::<ContainerId>().expect("it is a container ID"),
+            id: id.expect("it is a container ID"),
             pool: Arc::clone(pool),
             purpose,
             name: name.map(str::to_owned),
@@ -113,7 +118,7 @@ impl IpamDriver {
         id.starts_with(&self.prefix)
     }
 
-    /// Releases an attachment, unless another call does. If that fails, it is tried again later.
+    /// Releases an attachment. If that fails, it is tried again later.
     ///
     /// # Errors
     ///
@@ -160,13 +165,6 @@ impl IpamDriver {
     ///
     /// Docker doesn't answer in this time, or not as expected.
     pub(crate) fn ask_docker(&self, at_most: Duration) -> Result<Engine> {
-        let CommandLine {
-            docker_socket,
-            socket,
-            ..
-        } = &self.arguments;
-        // The name of the socket is the driver's.
-        let name = socket.file_stem().unwrap_or_default().to_string_lossy();
-        Engine::ask(docker_socket, &name, at_most)
+        Engine::ask(&self.arguments.docker_socket, at_most)
     }
 }

@@ -16,11 +16,13 @@ use crate::threads::lock;
 pub(crate) type Candidates = Vec<(Arc<Held>, IpAddr)>;
 
 impl IpamDriver {
-    /// What Docker has had for at least this long.
+    /// What Docker has had for at least this long, or has left.
     pub(crate) fn candidates(&self, age: Duration) -> Candidates {
         let given = self.held.in_phase(Phase::Given).into_iter();
         let old = given.filter(|(held, _)| held.is_older_than(age));
-        old.filter_map(|(held, ip)| Some((held, ip?))).collect()
+        let left = self.held.in_phase(Phase::Left);
+        let all = old.chain(left);
+        all.filter_map(|(held, ip)| Some((held, ip?))).collect()
     }
 
     /// Releases those of them that Docker's answer doesn't name.

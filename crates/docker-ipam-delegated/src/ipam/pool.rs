@@ -17,8 +17,9 @@ use crate::ipam::requests::Options;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PoolId {
-    /// The address space.
-    pub(crate) space: String,
+    /// Differs for each request, so that networks of one subnet have different pools.
+    #[serde(default)]
+    pub(crate) id: String,
     /// The subnet.
     pub(crate) subnet: IpNet,
     /// The sub-pool: addresses are given from this part, unless Docker requests another one.

@@ -31,21 +31,20 @@ impl IpamDriver {
         }))
     }
 
-    /// `ReleasePool`: releases the claim of the subnet. Docker has released the gateway and the
-    /// auxiliary addresses before, unless the network's creation has failed: then the sweep does.
+    /// `ReleasePool`: releases the claim of the subnet, and the gateway if the network's creation
+    /// has failed. Auxiliary addresses are the sweep's then.
     ///
     /// # Errors
     ///
-    /// The claim can't be released now.
+    /// One of them can't be released now.
     pub(crate) fn release_pool(&self, request: &ReleasePool) -> Result<Answer> {
         let Some(pool) = self.known_pool(&request.pool_id) else {
             return Ok(Answer::nothing());
         };
         self.read_records_of(&pool);
-        let claim = self.held.find(&pool.text, pool.id.subnet.network());
-        if let Some(claim) = claim {
-            self.release(&claim)?;
-        }
+        let of_network = self.held.leave_pool(&pool.text).into_iter();
+        let released = of_network.map(|held| self.release(&held));
+        released.fold(Ok(()), Result::and)?;
         Ok(Answer::nothing())
     }
 }

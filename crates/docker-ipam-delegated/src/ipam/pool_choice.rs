@@ -39,7 +39,7 @@ impl IpamDriver {
     pub(crate) fn choose(&self, request: &PoolRequest) -> Result<Choice> {
         let id = match (&request.conflist, request.subnet) {
             (Some(name), _) => self.of_conflist(name, request)?,
-            (None, Some(subnet)) => id_of(request, subnet, None),
+            (None, Some(subnet)) => self.id_of(request, subnet, None),
             (None, None) => return self.claimed(request),
         };
         let (pool, claim) = (self.new_pool(id)?, None);
@@ -55,7 +55,7 @@ impl IpamDriver {
     fn claimed(&self, request: &PoolRequest) -> Result<Choice> {
         for _ in 0..MOST_CLAIMS {
             let subnet = self.next_default_pool(request.v6)?;
-            let pool = self.new_pool(id_of(request, (subnet, None), None))?;
+            let pool = self.new_pool(self.id_of(request, (subnet, None), None))?;
             let held = self.new_held(&pool, Purpose::Subnet, true, None);
             let ip = subnet.network();
             if self.held.begin(&held, ip).is_err() {
@@ -121,7 +121,7 @@ impl IpamDriver {
                 gateway: range.gateway(),
                 ..conflist.clone()
             };
-            id_of(request, (range.subnet(), part), Some(conflist))
+            self.id_of(request, (range.subnet(), part), Some(conflist))
         };
         let Some((subnet, part)) = request.subnet else {
             let chosen = ask(None)?.unwrap_or_default();
@@ -149,19 +149,20 @@ impl IpamDriver {
         };
         Ok(of_range(found, part, true))
     }
-}
 
-fn id_of(
-    request: &PoolRequest,
-    (subnet, range): (IpNet, Option<IpNet>),
-    conflist: Option<Conflist>,
-) -> PoolId {
-    PoolId {
-        space: request.space.clone(),
-        subnet,
-        range,
-        options: request.options.clone(),
-        conflist,
+    fn id_of(
+        &self,
+        request: &PoolRequest,
+        (subnet, range): (IpNet, Option<IpNet>),
+        conflist: Option<Conflist>,
+    ) -> PoolId {
+        PoolId {
+            id: self.new_id(),
+            subnet,
+            range,
+            options: request.options.clone(),
+            conflist,
+        }
     }
 }
 

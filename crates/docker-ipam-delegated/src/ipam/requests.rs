@@ -11,6 +11,12 @@ use serde::Deserialize;
 
 use crate::ipam::facts;
 
+/// The address space of networks that only this node has.
+pub(crate) const LOCAL: &str = "ipam-delegated-local";
+
+/// The address space of networks that span nodes.
+pub(crate) const GLOBAL: &str = "ipam-delegated-global";
+
 /// Options, as Docker passes them on.
 pub(crate) type Options = BTreeMap<String, String>;
 
@@ -46,8 +52,6 @@ pub(crate) struct OfAddress {
 /// A request for a pool.
 #[derive(Debug)]
 pub(crate) struct PoolRequest {
-    /// The address space.
-    pub(crate) space: String,
     /// The requested pool and sub-pool; `None` if the daemon is to choose.
     pub(crate) subnet: Option<(IpNet, Option<IpNet>)>,
     /// The network configuration whose chain serves the pool.
@@ -67,6 +71,10 @@ impl PoolRequest {
     pub(crate) fn read(request: RequestPool) -> Result<Self> {
         let space = request.address_space;
         ensure!(!space.is_empty(), "AddressSpace is missing");
+        ensure!(
+            space != GLOBAL,
+            "networks of a swarm get no addresses from this node: use Docker's own IPAM driver"
+        );
         let subnet = match (request.pool.as_str(), request.sub_pool.as_str()) {
             ("", "") => None,
             ("", range) => bail!("SubPool: {range} without a Pool that it is a part of"),
@@ -88,7 +96,6 @@ impl PoolRequest {
             conflist: parsed.transpose()?,
             options,
             v6: request.v6,
-            space,
         })
     }
 }
@@ -140,8 +147,12 @@ pub(crate) fn refuse_ends(subnet: IpNet, ip: IpAddr) -> Result<()> {
 /// # Errors
 ///
 /// The reason, naming the address.
-pub(crate) fn refuse_last(given: &[Interval], range: Option<IpNet>, gateway: IpAddr) -> Result<()> {
-    if let (Some(range), [only]) = (range, given) {
+pub(crate) fn refuse_last(
+    given: &[Interval],
+    range: Option<IpNet>,
+    gateway: Option<IpAddr>,
+) -> Result<()> {
+    if let (Some(range), [only], Some(gateway)) = (range, given, gateway) {
         ensure!(
             only.size() > 1 || !only.contains(gateway),
             "Address: {gateway} is the only address of the SubPool {range}; as the gateway, it \

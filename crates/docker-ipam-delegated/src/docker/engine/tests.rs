@@ -23,7 +23,7 @@ fn read(networks: &[&str], running: &[&str]) -> Engine {
     let running = running.iter().map(|json| serde_json::from_str(json));
     let networks = networks.collect::<Result<_, _>>().unwrap();
     let running: Result<Vec<Running>, _> = running.collect();
-    Engine::new("ipam-delegated", networks, &running.unwrap())
+    Engine::new(networks, &running.unwrap())
 }
 
 fn has_lost(purpose: Purpose, subnet: &str, ip: &str, docker: &Engine) -> bool {
@@ -78,7 +78,7 @@ fn a_network_that_docker_has_lost_keeps_its_subnet_and_gateway_while_a_container
 }
 
 #[test]
-fn networks_of_other_ipam_drivers_keep_nothing() {
+fn networks_of_dockers_own_ipam_keep_nothing() {
     let other = SHOP.replace(r#""Driver":"ipam-delegated""#, r#""Driver":"default""#);
     let docker = read(&[NONE, &other], &[RUNNING]);
     for (purpose, subnet, ip) in [
@@ -115,6 +115,7 @@ fn a_part_that_cannot_be_read_is_no_answer() {
         ("10.88.5.1", "10.88.5"),
         ("10.88.0.2/16", "/16"),
         (r#""Driver":"ipam-delegated","#, ""),
+        (r#""Containers""#, r#""Other""#),
     ] {
         let network = SHOP.replace(readable, other);
         assert!(

@@ -1,3 +1,5 @@
+use std::thread;
+
 use clap::Parser;
 use cni::Environment;
 
@@ -7,7 +9,7 @@ use crate::ipam::pool::PoolId;
 
 fn pool(subnet: &str, range: Option<&str>) -> Arc<Pool> {
     let id = PoolId {
-        space: "s".to_owned(),
+        id: String::new(),
         subnet: subnet.parse().unwrap(),
         range: range.map(|text| text.parse().unwrap()),
         options: [].into(),
@@ -42,7 +44,7 @@ fn the_lowest_free_address_is_given_also_after_a_release() {
     assert_eq!(next("c"), ip("10.1.0.3"));
     assert_eq!(next("d"), ip("10.1.0.4"));
     let b = "b".parse().unwrap();
-    assert!(all.begin_release(&b) && !all.begin_release(&b));
+    assert!(all.begin_release(&b));
     all.end_release(&b, true);
     assert_eq!(next("e"), ip("10.1.0.1"));
     assert_eq!(next("f"), ip("10.1.0.5"));
@@ -73,12 +75,36 @@ fn pools_of_one_subnet_give_no_address_twice() {
 }
 
 #[test]
-fn a_gateway_is_given_back_as_often_as_it_was_given() {
+fn a_release_waits_for_one_that_runs() {
+    for is_released in [true, false] {
+        let (all, pool) = (AllHeld::default(), pool("10.1.0.0/24", None));
+        let one = held(&pool, "a");
+        all.begin(&one, ip("10.1.0.1")).unwrap();
+        assert!(all.begin_release(&one.id));
+        thread::scope(|scope| {
+            let other = scope.spawn(|| all.begin_release(&one.id));
+            all.end_release(&one.id, is_released);
+            // If the first one has failed, the other one tries.
+            assert_eq!(other.join().unwrap(), !is_released);
+        });
+    }
+}
+
+#[test]
+fn a_pool_is_left_with_what_is_the_networks_own() {
     let (all, pool) = (AllHeld::default(), pool("10.1.0.0/24", None));
-    let gateway = held(&pool, "a");
-    all.begin(&gateway, ip("10.1.0.1")).unwrap();
-    all.given(&gateway.id, ip("10.1.0.1"));
-    all.given_again(&gateway.id);
-    assert!(all.given_back_once(&gateway.id));
-    assert!(!all.given_back_once(&gateway.id));
+    let gateway = Arc::new(Held {
+        purpose: Purpose::Gateway,
+        ..Arc::into_inner(held(&pool, "a")).unwrap()
+    });
+    for (held, ip) in [
+        (&gateway, ip("10.1.0.1")),
+        (&held(&pool, "b"), ip("10.1.0.2")),
+    ] {
+        all.begin(held, ip).unwrap();
+        all.given(&held.id, ip);
+    }
+    let left = all.leave_pool(&pool.text);
+    assert!(left.len() == 1 && left[0].id == gateway.id);
+    assert_eq!(all.in_phase(Phase::Left)[0].1, Some(ip("10.1.0.2")));
 }
