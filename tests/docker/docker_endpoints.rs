@@ -192,8 +192,11 @@ pub(crate) fn docker(sandbox: &Sandbox, has_endpoint: bool) -> FakeDocker {
     let (_, body) = call_of("CreateEndpoint");
     let body: Value = serde_json::from_str(&body).unwrap();
     // As Docker shows an endpoint that hasn't joined a container.
-    let endpoint = json!({"ep-1": {"Name": "c", "EndpointID": body["EndpointID"]}});
-    let containers = has_endpoint.then_some(endpoint);
+    let containers = if has_endpoint {
+        json!({"ep-1": {"Name": "c", "EndpointID": body["EndpointID"]}})
+    } else {
+        json!({})
+    };
     let ipam = json!({"Driver": "null", "Config": []});
     let network = json!({"Name": "net", "IPAM": ipam, "Containers": containers});
     let id = body["NetworkID"].as_str().unwrap().to_owned();

@@ -73,7 +73,7 @@ fn a_release_that_fails_is_tried_again_though_the_network_is_gone() {
     daemon.release(&pool, "10.9.0.99");
     daemon.kill();
     let daemon = DockerDaemon::start(&sandbox, &[]);
-    assert_eq!(sandbox.records("docker-web").len(), 2);
+    assert_eq!(sandbox.docker_files("addresses").len(), 2);
     end(&sandbox, "fail-DEL");
     wait_until_equal(|| sandbox.reserved("web"), ["10.9.0.3"]);
     daemon.release(&pool, "10.9.0.3");
@@ -89,7 +89,7 @@ fn what_a_failed_add_could_not_undo_is_released_later() {
     begin(&sandbox, "fail-DEL");
     let refused = daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": pool}));
     assert!(refused.contains("last: not now"), "{refused}");
-    assert_eq!(sandbox.records("docker-web").len(), 1);
+    assert_eq!(sandbox.docker_files("addresses").len(), 1);
     end(&sandbox, "fail-DEL");
     daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
     wait_until_empty(&sandbox, "web");

@@ -72,8 +72,9 @@ fn what_is_younger_is_kept_by_its_record_though_the_daemon_starts_again() {
     let _docker = docker(&sandbox, "10.8.0.0/24", "10.8.0.1", "");
     let daemon = DockerDaemon::start(&sandbox, &["--unanswered-after=10m"]);
     let pool = docker_pool("10.9.0.0/24");
-    // The sweep after a release of a pool comes later, too.
-    daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
+    // The sweep after a release of another pool comes later, too.
+    let other = docker_pool("10.8.0.0/24");
+    daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": other}));
     assert_eq!(daemon.address(&pool, ""), "10.9.0.4");
     assert_eq!(sandbox.reserved("docker").len(), 4);
 }

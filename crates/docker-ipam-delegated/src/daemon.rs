@@ -70,7 +70,7 @@ fn run(arguments: &CommandLine) -> Result<()> {
     served
 }
 
-async fn serve(arguments: &CommandLine, socket: Socket) -> Result<()> {
+async fn serve(arguments: &CommandLine, mut socket: Socket) -> Result<()> {
     let mut stop = pin!(stop_requested()?);
     let starting = arguments.clone();
     let starting = spawn_blocking(move || start(&starting));

@@ -62,7 +62,7 @@ impl Drivers {
                 decode::<Value>(body)?;
                 Answer::nothing()
             }
-            "/NetworkDriver.CreateNetwork" => networks.create_network(decode(body)?)?,
+            "/NetworkDriver.CreateNetwork" => networks.create_network(&decode(body)?)?,
             "/NetworkDriver.DeleteNetwork" => networks.delete_network(&decode(body)?)?,
             "/NetworkDriver.CreateEndpoint" => networks.create_endpoint(&decode(body)?)?,
             "/NetworkDriver.DeleteEndpoint" => networks.delete_endpoint(&decode(body)?)?,

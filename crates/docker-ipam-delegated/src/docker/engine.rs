@@ -5,11 +5,13 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use ipam::IpNet;
 use serde::de::DeserializeOwned;
+use tokio::runtime::Builder;
+use tokio::time::timeout;
 
 use crate::docker::answers::{Endpoint, Listed, Network, Running};
 use crate::docker::api::get as get_json;
@@ -43,15 +45,20 @@ impl Engine {
     ///
     /// Docker doesn't answer in this time, or not as expected, or a part of the answer is missing.
     pub(crate) fn ask(socket: &Path, at_most: Duration) -> Result<Self> {
-        let deadline = Instant::now() + at_most;
-        let listed: Vec<Listed> = get(socket, "/networks", deadline)?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let asked = async { timeout(at_most, Self::ask_all(socket)).await };
+        runtime.block_on(asked).context("no answer in time")?
+    }
+
+    async fn ask_all(socket: &Path) -> Result<Self> {
+        let listed: Vec<Listed> = get(socket, "/networks").await?;
         let mut networks = Vec::new();
         for Listed { id } in listed {
             // A network that is removed meanwhile is an error: what it had isn't lost yet.
-            let network: Network = get(socket, &format!("/networks/{id}"), deadline)?;
+            let network: Network = get(socket, &format!("/networks/{id}")).await?;
             networks.push(Network { id, ..network });
         }
-        let running: Vec<Running> = get(socket, "/containers/json", deadline)?;
+        let running: Vec<Running> = get(socket, "/containers/json").await?;
         Ok(Self::new(networks, &running))
     }
 
@@ -123,8 +130,8 @@ impl Engine {
     }
 }
 
-fn get<T: DeserializeOwned>(socket: &Path, path: &str, deadline: Instant) -> Result<T> {
-    let answer = without_nulls(get_json(socket, path, deadline)?);
+async fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T> {
+    let answer = without_nulls(get_json(socket, path).await?);
     serde_json::from_value(answer).with_context(|| format!("{}: {path}", socket.display()))
 }
 

@@ -10,16 +10,14 @@ use anyhow::{Context, Result, bail};
 use listenfd::ListenFd;
 use rustix::fs::Mode;
 use rustix::process::{geteuid, umask};
-use state_files::FileId;
 
 use crate::http::refusal::Refusal;
 
 /// A listening socket. If the daemon made its file, the file is removed on drop.
 pub(crate) struct Socket {
     pub(crate) listener: UnixListener,
-    /// The file that the daemon made, and its identity, which no other file can have while the
-    /// listener is open.
-    made: Option<(PathBuf, FileId)>,
+    /// The file that the daemon made.
+    made: Option<PathBuf>,
 }
 
 impl Socket {
@@ -41,14 +39,12 @@ impl Socket {
 
 impl Socket {
     /// Removes the file, if the daemon made it; false if it didn't.
-    pub(crate) fn remove_file(&self) -> bool {
-        // Another file may have its path now.
-        if let Some((path, id)) = &self.made
-            && id_of(path).is_ok_and(|now| now == *id)
-        {
-            let _ = fs::remove_file(path);
-        }
-        self.made.is_some()
+    pub(crate) fn remove_file(&mut self) -> bool {
+        let Some(path) = self.made.take() else {
+            return false;
+        };
+        let _ = fs::remove_file(path);
+        true
     }
 }
 
@@ -80,13 +76,10 @@ fn make(path: &Path) -> Result<Socket> {
     let before = umask(Mode::from_raw_mode(0o177));
     let listener = UnixListener::bind(path);
     umask(before);
-    let listener = listener?;
-    let made = Some((path.to_owned(), id_of(path)?));
-    Ok(Socket { listener, made })
-}
-
-fn id_of(path: &Path) -> io::Result<FileId> {
-    Ok(FileId::from(&fs::symlink_metadata(path)?))
+    Ok(Socket {
+        listener: listener?,
+        made: Some(path.to_owned()),
+    })
 }
 
 /// The reason why a peer may not call: it is neither root nor the daemon's own user.

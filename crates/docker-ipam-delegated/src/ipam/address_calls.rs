@@ -30,7 +30,6 @@ impl IpamDriver {
     /// The request is wrong, the address is taken, or the pool has no free address.
     pub(crate) fn request_address(self: &Arc<Self>, request: &OfAddress) -> Result<Answer> {
         let pool = self.pool(&request.pool_id)?;
-        self.read_records_of(&pool);
         let subnet = pool.id.subnet;
         let of_pool = || format!("pool {subnet}");
         let requested = requests::address(&request.address, subnet)?;
@@ -169,7 +168,6 @@ impl IpamDriver {
         let Some(pool) = self.known_pool(&request.pool_id) else {
             return Ok(Answer::nothing());
         };
-        self.read_records_of(&pool);
         let ip = requests::address(&request.address, pool.id.subnet)?;
         let ip = ip.context("Address is missing: it names what is to be released")?;
         let held = self.held.find(&pool.text, ip).or_else(|| {

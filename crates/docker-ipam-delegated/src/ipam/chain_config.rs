@@ -1,6 +1,7 @@
 //! Network configurations of the chains that serve Docker.
 
 use std::net::IpAddr;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use cni::{Error, NetworkConfig, Object};
@@ -44,21 +45,14 @@ pub(crate) fn own(arguments: &CommandLine) -> Object {
     config
 }
 
-/// A configuration that sets nothing: its folders are the default ones.
-pub(crate) fn nameless() -> Object {
-    let mut config = Object::new();
-    config.set("cniVersion", "1.1.0");
-    config.set("name", NETWORK);
-    config
-}
-
 /// The configuration of a network configuration's chain. Its key `name` is `docker-<name>`, or
-/// `<name>` for a chain without a selector, whose allocator knows only the network's name.
+/// `<name>` for a chain without a selector, whose allocator knows only the network's name. Its
+/// records are in the daemon's folder.
 ///
 /// # Errors
 ///
 /// Its `ipam` is wrong.
-pub(crate) fn of_conflist(conflist: &Conflist) -> Result<Object> {
+pub(crate) fn of_conflist(conflist: &Conflist, records: &Path) -> Result<Object> {
     let name = &conflist.name;
     let mut ipam: Object = serde_json::from_str(conflist.ipam.get())?;
     let kind: Option<String> = ipam.read("ipam", "type")?;
@@ -84,6 +78,7 @@ pub(crate) fn of_conflist(conflist: &Conflist) -> Result<Object> {
     };
     ipam.set("type", "ipam-delegated");
     ipam.set("delegates", &delegates);
+    ipam.set("stateDir", records);
     let mut config = Object::new();
     config.set("cniVersion", &conflist.cni_version);
     config.set("name", &network);
@@ -199,7 +194,7 @@ mod tests {
         );
         let list = serde_json::from_str(&list).unwrap();
         let conflist = conflist(&list, &"web".parse().unwrap());
-        let config = conflist.and_then(|conflist| of_conflist(&conflist));
+        let config = conflist.and_then(|conflist| of_conflist(&conflist, Path::new("/r")));
         let config = config.map_err(|why| why.to_string())?;
         Ok(serde_json::to_string(&config).unwrap())
     }
@@ -209,7 +204,7 @@ mod tests {
         let ipam = r#"{"type":"ipam-delegated","delegates":["ipam-ds-rules","ipam-da-host-local"],"pools":{"a":{"subnet":"10.1.0.0/24"}}}"#;
         assert_eq!(
             config(ipam).unwrap(),
-            r#"{"cniVersion":"1.0.0","name":"docker-web","type":"docker-ipam-delegated","ipam":{"type":"ipam-delegated","delegates":["ipam-ds-rules","docker-ipam-delegated","ipam-da-host-local"],"pools":{"a":{"subnet":"10.1.0.0/24"}}}}"#
+            r#"{"cniVersion":"1.0.0","name":"docker-web","type":"docker-ipam-delegated","ipam":{"type":"ipam-delegated","delegates":["ipam-ds-rules","docker-ipam-delegated","ipam-da-host-local"],"pools":{"a":{"subnet":"10.1.0.0/24"}},"stateDir":"/r"}}"#
         );
     }
 

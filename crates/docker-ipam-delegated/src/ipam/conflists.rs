@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use cni::{NetworkName, Object};
+use cni::Object;
 use conflist::{Found, Problem};
 
 /// The network configuration of this name, in a folder, as a list.
@@ -29,14 +29,6 @@ pub(crate) fn find(folder: &Path, name: &str) -> Result<Object> {
         bail!("{file}: cniVersion {version} is not supported");
     }
     Ok(conflist.as_list())
-}
-
-/// All valid network configurations in a folder, as lists.
-pub(crate) fn all(folder: &Path) -> Vec<(NetworkName, Object)> {
-    let found = Found::in_folders(&[folder]).conflists.into_iter();
-    found
-        .map(|conflist| (conflist.name.clone(), conflist.as_list()))
-        .collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::collections::hash_map::{HashMap, RandomState};
 use std::fs;
 use std::hash::{BuildHasher, Hasher};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime};
@@ -31,10 +30,8 @@ pub(crate) struct IpamDriver {
     pub(crate) held: AllHeld,
     /// The pools that are in use, by their IDs: 60,000 addresses share one.
     pools: Mutex<HashMap<String, Weak<Pool>>>,
-    /// The folders of records that were read.
-    pub(crate) read: Mutex<HashSet<(PathBuf, NetworkName)>>,
-    /// Those of them with records that can't be read.
-    pub(crate) unread: Mutex<HashSet<(PathBuf, NetworkName)>>,
+    /// The networks of chains with records that can't be read.
+    pub(crate) unread: Mutex<Vec<NetworkName>>,
     /// The subnet of each family that was chosen last.
     pub(crate) last_chosen: Mutex<[Option<IpNet>; 2]>,
     /// The pools whose failed releases are being repeated.
@@ -52,12 +49,10 @@ impl IpamDriver {
             arguments: arguments.clone(),
             held: AllHeld::default(),
             pools: Mutex::default(),
-            read: Mutex::default(),
             unread: Mutex::default(),
             last_chosen: Mutex::default(),
             busy: Mutex::default(),
-            // A random number that no earlier process has had.
-            prefix: format!("docker-{:016x}", RandomState::new().build_hasher().finish()),
+            prefix: format!("docker-{}", random()),
             next: AtomicU64::new(0),
         })
     }
@@ -87,13 +82,7 @@ impl IpamDriver {
             .ok()
     }
 
-    /// A name that was never used before.
-    pub(crate) fn new_id(&self) -> String {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        format!("{}-{number:x}", self.prefix)
-    }
-
-    /// A new attachment, with a new name.
+    /// A new attachment, with a name that was never used before.
     pub(crate) fn new_held(
         &self,
         pool: &Arc<Pool>,
@@ -101,9 +90,10 @@ impl IpamDriver {
         is_requested: bool,
         name: Option<&str>,
     ) -> Arc<Held> {
-        let id = self.new_id().parse::<ContainerId>();
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let id = format!("{}-{number:x}", self.prefix);
         Arc::new(Held {
-            id: id.expect("it is a container ID"),
+            id: id.parse::<ContainerId>().expect("it is a container ID"),
             pool: Arc::clone(pool),
             purpose,
             name: name.map(str::to_owned),
@@ -167,4 +157,9 @@ impl IpamDriver {
     pub(crate) fn ask_docker(&self, at_most: Duration) -> Result<Engine> {
         Engine::ask(&self.arguments.docker_socket, at_most)
     }
+}
+
+/// A random number that no earlier process and no earlier call has had.
+pub(crate) fn random() -> String {
+    format!("{:016x}", RandomState::new().build_hasher().finish())
 }

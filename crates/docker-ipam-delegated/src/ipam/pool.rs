@@ -105,7 +105,10 @@ impl Pool {
     ) -> Result<Self> {
         let (config, given) = match &id.conflist {
             None => (chain_config::own(arguments), given_of(id.subnet, id.range)?),
-            Some(conflist) => (chain_config::of_conflist(conflist)?, Vec::new()),
+            Some(conflist) => (
+                chain_config::of_conflist(conflist, &arguments.records())?,
+                Vec::new(),
+            ),
         };
         let parsed = chain_config::parse(&config)?;
         Ok(Self {

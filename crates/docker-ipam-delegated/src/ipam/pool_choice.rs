@@ -12,9 +12,8 @@ use ipam::{Interval, IpNet, Range};
 use crate::ipam::chain_config::{self, DIRECTORY};
 use crate::ipam::conflists;
 use crate::ipam::default_pools::next_free;
-use crate::ipam::held::Held;
 use crate::ipam::host_routes;
-use crate::ipam::ipam_driver::IpamDriver;
+use crate::ipam::ipam_driver::{IpamDriver, random};
 use crate::ipam::pool::{Conflist, Pool, PoolId, whole};
 use crate::ipam::requests::PoolRequest;
 use crate::records::Purpose;
@@ -23,12 +22,6 @@ use crate::threads::lock;
 /// How many default pools are tried: another one may be claimed at the same moment.
 const MOST_CLAIMS: usize = 64;
 
-/// A pool for a request, and its claim if it is a default pool.
-pub(crate) struct Choice {
-    pub(crate) pool: Arc<Pool>,
-    pub(crate) claim: Option<Arc<Held>>,
-}
-
 impl IpamDriver {
     /// The pool for a request.
     ///
@@ -36,14 +29,13 @@ impl IpamDriver {
     ///
     /// The selectors don't choose the requested pool, or choose none; the chosen pool overlaps with
     /// a subnet that the host uses; no default pool is free; the sub-pool has no address.
-    pub(crate) fn choose(&self, request: &PoolRequest) -> Result<Choice> {
+    pub(crate) fn choose(&self, request: &PoolRequest) -> Result<Arc<Pool>> {
         let id = match (&request.conflist, request.subnet) {
             (Some(name), _) => self.of_conflist(name, request)?,
-            (None, Some(subnet)) => self.id_of(request, subnet, None),
+            (None, Some(subnet)) => id_of(request, subnet, None),
             (None, None) => return self.claimed(request),
         };
-        let (pool, claim) = (self.new_pool(id)?, None);
-        Ok(Choice { pool, claim })
+        self.new_pool(id)
     }
 
     fn new_pool(&self, id: PoolId) -> Result<Arc<Pool>> {
@@ -52,10 +44,10 @@ impl IpamDriver {
     }
 
     /// The next free default pool, claimed by a reservation of its network address.
-    fn claimed(&self, request: &PoolRequest) -> Result<Choice> {
+    fn claimed(&self, request: &PoolRequest) -> Result<Arc<Pool>> {
         for _ in 0..MOST_CLAIMS {
             let subnet = self.next_default_pool(request.v6)?;
-            let pool = self.new_pool(self.id_of(request, (subnet, None), None))?;
+            let pool = self.new_pool(id_of(request, (subnet, None), None))?;
             let held = self.new_held(&pool, Purpose::Subnet, true, None);
             let ip = subnet.network();
             if self.held.begin(&held, ip).is_err() {
@@ -68,8 +60,7 @@ impl IpamDriver {
                 continue;
             }
             self.held.given(&held.id, ip);
-            let claim = Some(held);
-            return Ok(Choice { pool, claim });
+            return Ok(pool);
         }
         bail!("no default pool can be claimed; see the daemon's log")
     }
@@ -113,7 +104,7 @@ impl IpamDriver {
     fn of_conflist(&self, name: &NetworkName, request: &PoolRequest) -> Result<PoolId> {
         let list = conflists::find(&self.arguments.conf_dir, name.as_str())?;
         let conflist = chain_config::conflist(&list, name)?;
-        let config = chain_config::of_conflist(&conflist)?;
+        let config = chain_config::of_conflist(&conflist, &self.arguments.records())?;
         let ask = |subnet| self.chains.ask(&config, subnet, &request.options);
         let of_range = |range: &Range, part, is_given| {
             let conflist = Conflist {
@@ -121,7 +112,7 @@ impl IpamDriver {
                 gateway: range.gateway(),
                 ..conflist.clone()
             };
-            self.id_of(request, (range.subnet(), part), Some(conflist))
+            id_of(request, (range.subnet(), part), Some(conflist))
         };
         let Some((subnet, part)) = request.subnet else {
             let chosen = ask(None)?.unwrap_or_default();
@@ -149,20 +140,19 @@ impl IpamDriver {
         };
         Ok(of_range(found, part, true))
     }
+}
 
-    fn id_of(
-        &self,
-        request: &PoolRequest,
-        (subnet, range): (IpNet, Option<IpNet>),
-        conflist: Option<Conflist>,
-    ) -> PoolId {
-        PoolId {
-            id: self.new_id(),
-            subnet,
-            range,
-            options: request.options.clone(),
-            conflist,
-        }
+fn id_of(
+    request: &PoolRequest,
+    (subnet, range): (IpNet, Option<IpNet>),
+    conflist: Option<Conflist>,
+) -> PoolId {
+    PoolId {
+        id: random(),
+        subnet,
+        range,
+        options: request.options.clone(),
+        conflist,
     }
 }
 

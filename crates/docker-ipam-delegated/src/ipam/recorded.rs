@@ -1,74 +1,43 @@
 //! Reads the records of earlier daemons: what they hold for Docker.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use chain::OwnRecord;
-use chain::record::{ListedRecord, RecordState, attachments, networks, records, state_dir};
+use chain::record::{ListedRecord, RecordState, attachments, networks, records};
 use cni::{Attachment, NetworkName};
 
-use crate::ipam::chain_config::{self, conflist, of_conflist};
-use crate::ipam::conflists;
 use crate::ipam::held::{Held, Phase};
 use crate::ipam::ipam_driver::IpamDriver;
-use crate::ipam::pool::Pool;
 use crate::records::{IFNAME, Line};
 use crate::threads::lock;
 
-/// The start of the container IDs and of the network names of the daemon.
+/// The start of the container IDs of the daemon.
 const PREFIX: &str = "docker-";
 
 impl IpamDriver {
-    /// Reads all records: the daemon's own, those of the network configurations that are there, and
-    /// those in the default folder. The folder of another configuration is read with the first
-    /// call for its pool.
+    /// Reads all records. Those that can't be read now are read by [`Self::read_unread`].
     pub(crate) fn read_all_records(&self) {
-        let environment = &self.chains.environment;
-        let own = chain_config::own(&self.arguments);
-        let found = conflists::all(&self.arguments.conf_dir);
-        let of_list =
-            |(name, list): &(NetworkName, _)| of_conflist(&conflist(list, name).ok()?).ok();
-        let configs = found.iter().filter_map(of_list).chain([own]);
-        let configs = configs.filter_map(|config| chain_config::parse(&config).ok());
-        let mut folders = BTreeSet::new();
-        for config in configs {
-            if let Ok(folder) = state_dir(&config, environment) {
-                folders.insert((folder, config.name().clone()));
-            }
-        }
-        let default = chain_config::parse(&chain_config::nameless());
-        let default = default.and_then(|config| state_dir(&config, environment));
-        let default = default.unwrap_or_default();
-        let in_default = networks(&default).unwrap_or_default().into_iter();
-        let in_default = in_default.filter(|name| name.as_str().starts_with(PREFIX));
-        folders.extend(in_default.map(|name| (default.clone(), name)));
-        for (folder, network) in &folders {
-            self.read_records(folder, network);
-        }
-    }
-
-    /// Reads the records of a pool's chain, unless they were read.
-    pub(crate) fn read_records_of(&self, pool: &Pool) {
-        self.read_records(&pool.state_dir, &pool.network);
+        let folder = self.arguments.records();
+        let networks = networks(&folder).unwrap_or_else(|error| {
+            tracing::warn!(%error, folder = %folder.display(), "can't be read");
+            Vec::new()
+        });
+        let unread = networks
+            .into_iter()
+            .filter(|network| !self.read_records(&folder, network));
+        let unread = unread.collect();
+        *lock(&self.unread) = unread;
     }
 
     /// Reads records again that could not be read.
     pub(crate) fn read_unread(&self) {
-        let unread = std::mem::take(&mut *lock(&self.unread));
-        for (folder, network) in unread {
-            lock(&self.read).remove(&(folder.clone(), network.clone()));
-            self.read_records(&folder, &network);
-        }
+        let folder = self.arguments.records();
+        lock(&self.unread).retain(|network| !self.read_records(&folder, network));
     }
 
-    fn read_records(&self, folder: &Path, network: &NetworkName) {
-        let key = (folder.to_owned(), network.clone());
-        // Held meanwhile: a call must not miss an address that is being read.
-        let mut read = lock(&self.read);
-        if !read.insert(key.clone()) {
-            return;
-        }
+    /// Reads the records of a chain's network; false if one can't be read.
+    fn read_records(&self, folder: &Path, network: &NetworkName) -> bool {
         let listed = attachments(folder, network);
         let is_whole = listed.and_then(|attachments| {
             let records = records(folder, network)?;
@@ -76,13 +45,10 @@ impl IpamDriver {
             let are_read = records.into_iter().map(|record| self.take_in(record));
             Ok(are_read.fold(true, |all, one| all & one))
         });
-        let is_whole = is_whole.unwrap_or_else(|error| {
-            tracing::warn!(%error, folder = %folder.display(), %network, "its records can't be read");
+        is_whole.unwrap_or_else(|error| {
+            tracing::warn!(%error, %network, "its records can't be read");
             false
-        });
-        if !is_whole {
-            lock(&self.unread).insert(key);
-        }
+        })
     }
 
     /// Takes in a record; false if it can't be read.

@@ -111,7 +111,7 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// The endpoint is unknown, or the interface can't be moved.
-    pub(crate) fn join(self: &Arc<Self>, request: &OfEndpoint) -> Result<Answer> {
+    pub(crate) fn join(&self, request: &OfEndpoint) -> Result<Answer> {
         let network = self.endpoint(request)?.config.name().clone();
         let id = request.endpoint_id.clone();
         let record = OwnRecord::open(&self.records, &network, &attachment(&id)?)?;
@@ -124,13 +124,7 @@ impl NetworkDriver {
         if self.network(&request.network_id)?.is_internal {
             result.routes.retain(|route| route.dst.prefix_len() > 0);
         }
-        let joined = joined(&result, namespace.outside());
-        let driver = Arc::clone(self);
-        Ok(Answer::of(&joined).then(move |is_delivered| {
-            if !is_delivered && let Err(error) = driver.take_back(&id) {
-                tracing::warn!(error = %message(&error), endpoint = id, "the interface can't be moved back");
-            }
-        }))
+        Ok(Answer::of(&joined(&result, namespace.outside())))
     }
 
     /// `Leave`. Docker calls it before it gives the interface back, and `DeleteEndpoint`

@@ -1,8 +1,6 @@
 //! Docker's calls for networks. A network is a CNI network configuration, whose plugins make its
 //! endpoints.
 
-use std::sync::Arc;
-
 use anyhow::{Context, Result};
 use serde_json::Value;
 
@@ -27,7 +25,7 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// There is no such network configuration.
-    pub(crate) fn create_network(self: &Arc<Self>, request: CreateNetwork) -> Result<Answer> {
+    pub(crate) fn create_network(&self, request: &CreateNetwork) -> Result<Answer> {
         let generic = request.options.get(OPTIONS).and_then(Value::as_object);
         let text =
             |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
@@ -54,19 +52,8 @@ impl NetworkDriver {
             gateways: gateways.map(|subnet| subnet.gateway.clone()).collect(),
             is_internal: request.options.get(INTERNAL) == Some(&Value::Bool(true)),
         };
-        let id = request.network_id;
-        self.write_network(&id, &network)?;
-        let driver = Arc::clone(self);
-        Ok(Answer::nothing().then(move |is_delivered| {
-            if !is_delivered {
-                tracing::warn!(
-                    network = id,
-                    "Docker closed the connection before it got this network"
-                );
-                // What can't be removed is the sweep's.
-                let _ = driver.remove_network(&id);
-            }
-        }))
+        self.write_network(&request.network_id, &network)?;
+        Ok(Answer::nothing())
     }
 
     /// `DeleteNetwork`. An unknown network counts as deleted.
