@@ -2,6 +2,7 @@
 //!
 //! Needs: root, docker.io, strace. Takes four minutes.
 
+mod docker_as_libnetworks;
 mod docker_calls;
 mod docker_conflists;
 mod docker_endpoint_plugins;

@@ -1,0 +1,174 @@
+//! What libnetwork's own tests of its allocator ask for (`ipam/allocator_test.go` and
+//! `ipam/parallel_test.go` of moby/libnetwork, 35 tests), over the wire.
+//!
+//! | tests of libnetwork | here |
+//! |---|---|
+//! | `AddReleasePoolID`, `RemoveSubnet` | `a_pool_is_released_without_another_one_of_its_subnet` |
+//! | `PredefinedPool`, `ParallelPredefinedRequest1` to `5`, `RequestPoolParallel` | `default_pools_that_are_requested_at_once_differ` |
+//! | `PoolAllocationReuse` | `docker_pools`: a default pool is given again as late as possible |
+//! | `RequestReleaseAddressFromSubPool`, `Serialize…`, `GetAddressSubPoolEqualPool` | `a_sub_pool_is_given_to_its_last_address` |
+//! | `GetAddress`, `Request`, `Release` | `each_address_of_a_pool_is_given_and_a_released_one_again` |
+//! | `AllocateRandomDeallocate`, `RetrieveFromStore` | `a_part_that_is_released_is_given_again_by_the_next_daemon` |
+//! | `RequestReleaseAddressDuplicate`, `FullAllocateRelease`, `OddAllocateRelease`, the three `…SerialReleaseParallel`, `Debug` | `no_address_is_given_twice_while_others_are_released` |
+//! | `GetSameAddress`, `GetAddressVersion` | `docker_calls`: an address is any of the sub-pool or the requested one |
+//! | `RequestSyntaxCheck` | `docker_pools`, `docker_calls`: each refusal names what is wrong |
+//! | `KeyString` | `docker_calls`: the calls of a real dockerd, with the IDs of its pools |
+//!
+//! Not here: `Int2IP2IntConversion`, `PoolDataMarshal` and `SubnetsMarshal` test libnetwork's own data.
+//! `AddSubnets` and `OverlappingRequests` refuse pools that overlap: ours share their addresses, none of
+//! which is given twice. `DoublePoolRelease` fails at the second release: ours succeeds, since Docker
+//! repeats a call whose answer was lost.
+
+use std::collections::BTreeSet;
+use std::thread;
+
+use harness::{DockerDaemon, Sandbox};
+use serde_json::json;
+
+use crate::docker_calls::{assert_empty, request_pool, start};
+
+/// The pool of a subnet and a part of it.
+fn sub_pool(daemon: &DockerDaemon, pool: &str, part: &str) -> String {
+    let pool = request_pool(daemon, pool, part, false);
+    pool["PoolID"].as_str().unwrap().to_owned()
+}
+
+/// Requests this number of addresses in this number of threads.
+fn given(daemon: &DockerDaemon, pool: &str, count: usize, threads: usize) -> Vec<String> {
+    thread::scope(|scope| {
+        let request = || {
+            (0..count / threads)
+                .map(|_| daemon.address(pool, ""))
+                .collect()
+        };
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(request)).collect();
+        let given = running.into_iter().map(|thread| thread.join().unwrap());
+        given.collect::<Vec<Vec<String>>>().concat()
+    })
+}
+
+#[test]
+fn a_pool_is_released_without_another_one_of_its_subnet() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let subnets = [
+        "10.0.0.0/8",
+        "10.0.0.0/8",
+        "192.168.0.0/16",
+        "2001:db8::/112",
+    ];
+    let pools = subnets.map(|subnet| daemon.pool(subnet, &json!({})));
+    let ids: BTreeSet<&String> = pools.iter().collect();
+    assert_eq!(ids.len(), pools.len());
+    for (i, pool) in pools.iter().enumerate() {
+        daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
+        for kept in &pools[i + 1..] {
+            let ip = daemon.address(kept, "");
+            daemon.release(kept, &ip);
+        }
+    }
+    assert_empty(&sandbox);
+}
+
+#[test]
+fn default_pools_that_are_requested_at_once_differ() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let given: BTreeSet<String> = thread::scope(|scope| {
+        let request = || request_pool(&daemon, "", "", false)["Pool"].to_string();
+        let running: Vec<_> = (0..40).map(|_| scope.spawn(request)).collect();
+        let given = running.into_iter().map(|thread| thread.join().unwrap());
+        given.collect()
+    });
+    assert_eq!(given.len(), 40);
+}
+
+#[test]
+fn a_sub_pool_is_given_to_its_last_address() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let pool = sub_pool(&daemon, "172.28.0.0/16", "172.28.30.0/25");
+    // All but the first one, which looks like the network's own address.
+    let all = given(&daemon, &pool, 127, 1);
+    assert_eq!(all.last().unwrap(), "172.28.30.127");
+    daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": pool}));
+    daemon.release(&pool, "172.28.30.97");
+    assert_eq!(daemon.address(&pool, ""), "172.28.30.97");
+    let pool = sub_pool(&daemon, "10.2.0.0/16", "10.2.2.0/24");
+    let mut order = vec![daemon.address(&pool, "10.2.2.1")];
+    order.extend(given(&daemon, &pool, 2, 1));
+    assert_eq!(order, ["10.2.2.1", "10.2.2.2", "10.2.2.3"]);
+    for ip in ["10.2.2.2", "10.2.2.1"] {
+        daemon.release(&pool, ip);
+        assert_eq!(daemon.address(&pool, ""), ip);
+    }
+    let whole = sub_pool(&daemon, "172.18.0.0/16", "172.18.0.0/16");
+    assert_eq!(daemon.address(&whole, ""), "172.18.0.1");
+}
+
+#[test]
+fn each_address_of_a_pool_is_given_and_a_released_one_again() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    for (subnet, count, last) in [
+        ("192.168.59.0/24", 254, "192.168.59.254"),
+        ("10.16.0.0/12", 256, "10.16.1.0"),
+    ] {
+        let pool = daemon.pool(subnet, &json!({}));
+        assert_eq!(given(&daemon, &pool, count, 1).last().unwrap(), last);
+    }
+    let pool = daemon.pool("192.168.0.0/23", &json!({}));
+    assert_eq!(given(&daemon, &pool, 510, 2).len(), 510);
+    for ip in [
+        "192.168.0.1",
+        "192.168.0.31",
+        "192.168.0.254",
+        "192.168.1.1",
+        "192.168.1.254",
+    ] {
+        daemon.release(&pool, ip);
+        assert_eq!(daemon.address(&pool, ""), ip);
+    }
+}
+
+#[test]
+fn a_part_that_is_released_is_given_again_by_the_next_daemon() {
+    for part in ["", "172.25.252.0/22"] {
+        let sandbox = Sandbox::default();
+        let daemon = start(&sandbox);
+        let pool = sub_pool(&daemon, "172.25.0.0/16", part);
+        let all = given(&daemon, &pool, 200, 1);
+        let (released, kept) = all.split_at(100);
+        for ip in released {
+            daemon.release(&pool, ip);
+        }
+        daemon.kill();
+        let daemon = start(&sandbox);
+        let again: BTreeSet<String> = given(&daemon, &pool, 100, 1).into_iter().collect();
+        assert!(again.len() == 100 && kept.iter().all(|ip| !again.contains(ip)));
+    }
+}
+
+#[test]
+fn no_address_is_given_twice_while_others_are_released() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let pool = daemon.pool("198.168.0.0/24", &json!({}));
+    let is_odd = |ip: &&String| ip.ends_with(['1', '3', '5', '7', '9']);
+    for threads in [2, 8] {
+        let all = given(&daemon, &pool, 248, threads);
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 248);
+        let (odd, even): (Vec<&String>, Vec<&String>) = all.iter().partition(is_odd);
+        let release = |ips: &[&String]| ips.iter().for_each(|ip| daemon.release(&pool, ip));
+        let again = thread::scope(|scope| {
+            for part in odd.chunks(odd.len().div_ceil(threads)) {
+                scope.spawn(move || release(part));
+            }
+            given(&daemon, &pool, 6, 2)
+        });
+        let mut left: BTreeSet<&String> = even.into_iter().collect();
+        assert!(again.iter().all(|ip| left.insert(ip)), "{again:?}");
+        release(&left.into_iter().collect::<Vec<_>>());
+    }
+    assert_empty(&sandbox);
+}
