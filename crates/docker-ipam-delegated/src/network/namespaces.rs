@@ -1,18 +1,15 @@
 //! Network namespaces of endpoints, `/run/netns/docker-<endpoint>`: creates and removes them, and
 //! moves an interface to the host's namespace and back, with `ip` (iproute2).
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::fd::AsFd;
 use std::path::Path;
-use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 use chain::Execution;
 use rustix::io::Errno;
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use state_files::is_namespace;
 
 use crate::records::IFNAME;
@@ -81,13 +78,15 @@ impl Namespace {
         if self.is_outside()? {
             return Ok(());
         }
-        let mut steps = String::new();
-        // A daemon that was killed may have renamed it already.
-        if !self.has(outside)? {
-            steps += &format!("link set dev {IFNAME} down\nlink set dev {IFNAME} name {outside}\n");
-        }
-        steps += &format!("link set dev {outside} netns {host}\n");
-        self.ip(execution, &steps)
+        // A daemon that was killed may have renamed it already: then the first lines fail.
+        let moved = self.ip(
+            execution,
+            &format!(
+                "link set dev {IFNAME} down\nlink set dev {IFNAME} name {outside}\n\
+                 link set dev {outside} netns {host}\n"
+            ),
+        );
+        if self.is_outside()? { Ok(()) } else { moved }
     }
 
     /// Moves the interface back, if it is in the host's namespace.
@@ -98,22 +97,24 @@ impl Namespace {
     pub(crate) fn move_back(&self, execution: &Execution<'_>) -> Result<()> {
         let (name, outside) = (&self.name, &self.outside);
         let is_there = self.is_there()?;
-        if self.is_outside()? {
-            if !is_there {
-                // The namespace ended with a crash of the node: the interface is of no use.
-                return ip(execution, &["link", "delete", "dev", outside], "");
-            }
-            ip(
-                execution,
-                &["link", "set", "dev", outside, "netns", name],
-                "",
-            )?;
+        let is_outside = self.is_outside()?;
+        if is_outside && !is_there {
+            // The namespace ended with a crash of the node: the interface is of no use.
+            return ip(execution, &["link", "delete", "dev", outside], "");
         }
-        if is_there && self.has(outside)? {
-            self.ip(
+        if is_outside {
+            let back = ["link", "set", "dev", outside, "netns", name];
+            ip(execution, &back, "")?;
+        }
+        if is_there {
+            let renamed = self.ip(
                 execution,
                 &format!("link set dev {outside} name {IFNAME}\n"),
-            )?;
+            );
+            // Otherwise, it has this name already.
+            if is_outside {
+                renamed?;
+            }
         }
         Ok(())
     }
@@ -127,29 +128,10 @@ impl Namespace {
         is_on_host(&self.outside).with_context(|| self.path())
     }
 
-    /// True if there is an interface of this name in it.
-    fn has(&self, interface: &str) -> Result<bool> {
-        Ok(self.is_there()? && self.look_for(interface).with_context(|| self.path())?)
-    }
-
-    fn look_for(&self, interface: &str) -> io::Result<bool> {
-        let namespace = File::open(self.path())?;
-        // Only this thread enters the namespace, and it ends after the look.
-        let look = || {
-            let network = Some(LinkNameSpaceType::Network);
-            move_into_link_name_space(namespace.as_fd(), network)?;
-            is_on_host(interface)
-        };
-        let looking = thread::Builder::new();
-        thread::scope(|scope| {
-            let looked = looking.spawn_scoped(scope, look)?.join();
-            looked.unwrap_or_else(|_| Err(io::Error::other("the thread that looks has panicked")))
-        })
-    }
-
-    /// Runs lines of `ip` in it.
+    /// Runs lines of `ip` in it, also after one that fails.
     fn ip(&self, execution: &Execution<'_>, lines: &str) -> Result<()> {
-        ip(execution, &["-netns", &self.name, "-batch", "-"], lines)
+        let options = ["-force", "-netns", &self.name, "-batch", "-"];
+        ip(execution, &options, lines)
     }
 }
 
@@ -165,7 +147,7 @@ pub(crate) fn is_there(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// True if the namespace of this thread, which is the host's, has an interface of this name.
+/// True if the host's namespace, which is the daemon's, has an interface of this name.
 ///
 /// # Errors
 ///

@@ -92,6 +92,23 @@ fn networks_of_dockers_own_ipam_keep_nothing() {
 }
 
 #[test]
+fn a_network_counts_under_whatever_name_docker_knows_the_daemon() {
+    let renamed = SHOP.replace(
+        r#""Driver":"ipam-delegated""#,
+        r#""Driver":"of-a-spec-file""#,
+    );
+    let docker = read(&[NONE, &renamed], &[RUNNING]);
+    for (purpose, subnet, ip) in [
+        (Purpose::Container, "10.88.0.0/16", "10.88.0.2"),
+        (Purpose::Container, "10.89.0.0/16", "10.89.0.7"),
+        (Purpose::Gateway, "10.88.0.0/16", "10.88.0.254"),
+        (Purpose::Subnet, "10.88.0.0/16", "10.88.0.0"),
+    ] {
+        assert!(!has_lost(purpose, subnet, ip, &docker), "{ip}");
+    }
+}
+
+#[test]
 fn addresses_are_compared_as_numbers() {
     let written = SHOP
         .replace("10.88.0.0/16", "10.88.0.1/016")
