@@ -1,7 +1,7 @@
 //! The image's entry point in a sandbox, with releases of any version.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -58,11 +58,11 @@ impl Installation {
         for name in ["plugins", "network-plugins", "sbin"] {
             fs::create_dir_all(folder.join(name)).unwrap();
         }
-        for plugin in PLUGINS {
-            write_executable(
-                &folder.join("plugins").join(plugin),
-                &plugin_of_version(version),
-            );
+        let [first, others @ ..] = PLUGINS.map(|plugin| folder.join("plugins").join(plugin));
+        write_executable(&first, &plugin_of_version(version));
+        for other in others {
+            let _ = fs::remove_file(&other);
+            fs::hard_link(&first, &other).unwrap();
         }
         let tool = executable(TOOL, Flavour::Normal);
         let copy = folder.join("sbin").join(TOOL);
@@ -244,11 +244,24 @@ impl Drop for Staying {
     }
 }
 
-/// Writes an executable, and replaces an existing one.
+/// Writes an executable, and replaces an existing file or link.
+///
+/// Another process writes it: a process that another test starts meanwhile would inherit an open
+/// file of this one, and the kernel executes no file that is open for writing (`ETXTBSY`).
+///
+/// # Panics
+///
+/// If it can't be written.
 pub fn write_executable(path: &Path, content: &str) {
-    let _ = fs::remove_file(path);
-    fs::write(path, content).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut install = Command::new("install");
+    install
+        .args(["--mode=755", "--no-target-directory", "/dev/stdin"])
+        .arg(path);
+    let mut install = install.stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = install.stdin.take().unwrap();
+    stdin.write_all(content.as_bytes()).unwrap();
+    drop(stdin);
+    assert!(install.wait().unwrap().success(), "{}", path.display());
 }
 
 impl Installation {

@@ -1,7 +1,7 @@
 //! Sandbox of a test: private folders for plugins, reservations, records and logs.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -10,7 +10,10 @@ use tempfile::TempDir;
 
 use crate::build::{executable, plugins};
 use crate::waiting::{PATIENCE, wait_within};
-use crate::{Call, NETWORK_PLUGINS, PLUGINS, REFERENCE_PLUGINS, TOOL, failure_report, reference};
+use crate::{
+    Call, NETWORK_PLUGINS, PLUGINS, REFERENCE_PLUGINS, TOOL, failure_report, reference,
+    write_executable,
+};
 
 /// A build of the plugins, with its log levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,11 +156,7 @@ impl Sandbox {
     /// Writes an executable file into the plugins' folder. It replaces a link to one of our
     /// plugins.
     pub fn write_executable(&self, name: &str, content: &str) {
-        let path = self.plugins().join(name);
-        // Removed first, to avoid writing through the link.
-        let _ = fs::remove_file(&path);
-        fs::write(&path, content).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_executable(&self.plugins().join(name), content);
     }
 
     /// A configuration for `ipam-delegated` with these delegates, with all folders in the sandbox,

@@ -1,7 +1,6 @@
 //! Container runtimes of the nodes: configuration, start, and loading of images.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::pod_image::POD_IMAGE;
@@ -87,7 +86,6 @@ impl ContainerRuntime {
             Self::Crio => {
                 let runc = etc.join("runc-without-oom-score");
                 crate::write_executable(&runc, RUNC_WITHOUT_OOM_SCORE);
-                fs::set_permissions(&runc, fs::Permissions::from_mode(0o755)).unwrap();
                 fs::write(etc.join("crio-test.conf"), crio_configuration()).unwrap();
                 let containers = etc.join("containers");
                 fs::create_dir_all(&containers).unwrap();
