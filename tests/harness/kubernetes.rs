@@ -25,7 +25,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::repository;
-use crate::waiting::wait_or_say;
+use crate::waiting::wait_within;
 use control_plane::ControlPlane;
 
 pub use api::{ApiProxy, Fate, KubernetesApi, ProxiedRequest, Snapshot};
@@ -38,6 +38,10 @@ pub use runtime::ContainerRuntime;
 
 /// The names of the nodes, as the manifests have them.
 pub const NODES: [&str; 2] = ["worker-1", "worker-2"];
+
+/// Longest wait. The slowest step is the kubelet's, which removes an ended sandbox within one to two
+/// minutes.
+const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Held by the only running cluster of this process: the machine has few processors.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -296,17 +300,17 @@ impl KubernetesCluster {
     #[track_caller]
     pub fn wait_for_none<T: Debug>(&self, what: &str, missing: impl Fn() -> Vec<T>) -> Duration {
         let started = Instant::now();
-        let there = || missing().is_empty();
-        wait_or_say(there, || {
-            format!("{what}: {:#?}\n{}", missing(), self.state())
-        });
+        if !wait_within(PATIENCE, || missing().is_empty()) {
+            let (missing, state) = (missing(), self.state());
+            panic!("it didn't come within {PATIENCE:?}: {what}: {missing:#?}\n{state}");
+        }
         started.elapsed()
     }
 
     /// State of the cluster for a failure message.
     fn state(&self) -> String {
         let looks = "kubectl get nodes,pods,daemonsets --all-namespaces -o wide
-            kubectl get events --all-namespaces | tail -n 30";
+            kubectl get events --all-namespaces --sort-by=.lastTimestamp | tail -n 30";
         let said = self.try_sh(looks);
         let mut state = String::from_utf8_lossy(&said.stdout).into_owned();
         for node in &self.nodes {

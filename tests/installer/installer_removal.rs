@@ -174,9 +174,10 @@ const CONTAINER: &str = r#"mount -t tmpfs none "$1"
 cd "$1"
 cp -r "$2"/* .
 cp "$3" ipam-installer
-mkdir -p dev usr opt/cni etc/cni var/lib/cni run/cni run/ipam-installer config
+mkdir -p dev proc usr opt/cni etc/cni var/lib/cni run/cni run/ipam-installer config
 mount --bind -o ro /usr usr
 mount --bind /dev dev
+mount --bind /proc proc
 for folder in bin lib lib64; do ln -s "usr/$folder" $folder; done
 for folder in opt/cni etc/cni var/lib/cni run/ipam-installer; do mount -t tmpfs none $folder; done
 mkdir -p opt/cni/bin && printf '#!/bin/sh\n' > opt/cni/bin/bridge && chmod 755 opt/cni/bin/bridge

@@ -55,13 +55,13 @@ pub(crate) fn install_with(cluster: &KubernetesCluster, conflists: &str) {
     cluster.wait_for_ready_nodes();
 }
 
-/// True if `kubectl describe` of the installer's pods shows this reason.
+/// True if an event of the installer's pods, which `kubectl describe` shows, has this reason. It may
+/// be on a line behind the first one.
 pub(crate) fn is_not_ready(cluster: &KubernetesCluster, why: &str) -> bool {
     let describe = "kubectl describe pods -n kube-system -l app.kubernetes.io/name=ipam-delegated";
-    let described = cluster.lines(describe);
-    described
-        .iter()
-        .any(|event| event.contains("Readiness probe failed") && event.contains(why))
+    let described = cluster.lines(describe).join("\n");
+    let mut failures = described.split("Readiness probe failed").skip(1);
+    failures.any(|failure| failure.contains(why))
 }
 
 harness::print_left_out_at_the_end!();

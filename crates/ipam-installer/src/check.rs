@@ -4,11 +4,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use conflist::Found;
 
 use crate::at::At;
@@ -105,12 +104,15 @@ impl Node {
         ipamctl
     }
 
-    /// False for a folder on the file system of the image, where nothing is the node's.
+    /// False for a folder of the image, where nothing is the node's: no mount contains it.
     fn is_of_node(&self, folder: &Path) -> io::Result<bool> {
         let root = Path::new("/");
-        let existing = folder.ancestors().find(|path| path.exists());
-        let device = |path: &Path| path.metadata().map(|found| found.dev());
-        Ok(self.arguments.from != root || device(existing.unwrap_or(root))? != device(root)?)
+        if self.arguments.from != root {
+            return Ok(true);
+        }
+        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+        let mut points = mounts.lines().filter_map(|mount| mount.split(' ').nth(4));
+        Ok(points.any(|point| Path::new(point) != root && folder.starts_with(point)))
     }
 }
 
@@ -118,8 +120,12 @@ impl Node {
 fn answer(ipamctl: &mut Command) -> Result<String> {
     let output = tool::run(ipamctl)?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let why = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "ipamctl: {why}{said}");
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr) + &*said;
+        // `kubectl get events` shows the first line of a message.
+        let why: Vec<&str> = why.lines().map(str::trim).collect();
+        bail!("ipamctl: {}", why.join(" "));
+    }
     Ok(said)
 }
 
