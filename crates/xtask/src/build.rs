@@ -1,6 +1,6 @@
 //! Builds the executables of a release, in two flavours.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -40,16 +40,7 @@ impl Flavour {
     ///
     /// The C library is missing, or the build fails.
     pub fn build_static(self, packages: &[&str]) -> Result<PathBuf> {
-        self.build_static_in(&repository(), &target_dir(), packages)
-    }
-
-    /// [`Self::build_static`] of another checkout.
-    pub(crate) fn build_static_in(
-        self,
-        checkout: &Path,
-        target_dir: &Path,
-        packages: &[&str],
-    ) -> Result<PathBuf> {
+        let target_dir = target_dir();
         let target = Target::of_releases()?;
         if let Some(reason) = target.missing() {
             bail!("{reason}");
@@ -59,13 +50,12 @@ impl Flavour {
             command.args(["--package", package]);
         }
         command.args(self.features());
-        let flags = link_flags(&target, checkout, target_dir)?;
+        let flags = link_flags(&target, &target_dir)?;
         command
-            .current_dir(checkout)
             // The dependencies of Cargo.lock.
             .args(["--locked", "--target", &target.triple])
             .arg("--target-dir")
-            .arg(target_dir)
+            .arg(&target_dir)
             // Takes precedence over RUSTFLAGS.
             .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
         if let Some(commit) = commit() {

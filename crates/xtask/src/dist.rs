@@ -24,7 +24,6 @@ use crate::build::{self, FLAVOURS, Flavour, TOOLS};
 use crate::cargo::{cargo, output, run as run_command};
 use crate::target::Target;
 use archive::Archive;
-use reproduction::Original;
 
 /// The file of checksums, in the format of `sha256sum --check`.
 const SUMS: &str = "SHA256SUMS";
@@ -48,10 +47,7 @@ pub struct Dist {
     /// The folder for the archives; made if it isn't there. By default target/dist.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Only this flavour's archive.
-    #[arg(long)]
-    flavour: Option<Flavour>,
-    /// Build the executables once more, in a fresh clone in another folder, and compare them.
+    /// Make all of it once more, in a fresh clone in another folder, and compare the bytes.
     #[arg(long)]
     check: bool,
 }
@@ -69,51 +65,37 @@ struct Release {
 /// Contents of a release's executables, by package.
 type Executables = BTreeMap<&'static str, Vec<u8>>;
 
-/// Makes the archives and images, and builds the executables again with `--check`.
+/// Makes the files of a release, and makes them again with `--check`.
 ///
 /// # Errors
 ///
-/// A build fails, a file cannot be written, or the second build differs.
+/// A build fails, a file cannot be written, or the second one differs.
 pub fn run(arguments: &Dist) -> Result<()> {
-    let out = match &arguments.out {
-        Some(out) => out.clone(),
-        None => harness::target_dir().join("dist"),
-    };
-    let flavours = match arguments.flavour {
-        Some(flavour) => vec![flavour],
-        None => FLAVOURS.to_vec(),
-    };
-    make(&flavours, &out)?;
+    let default = || harness::target_dir().join("dist");
+    let out = arguments.out.clone().unwrap_or_else(default);
+    make(&out)?;
     if arguments.check {
-        let groups = flavours.iter().flat_map(|flavour| groups(*flavour));
-        let originals = groups.map(|(flavour, packages)| Original::build(flavour, packages));
-        reproduction::check(&originals.collect::<Result<Vec<_>>>()?)?;
+        reproduction::check(&out)?;
     }
     Ok(())
 }
 
-/// Makes the archives of these flavours in the folder `out`.
-pub(crate) fn make(flavours: &[Flavour], out: &Path) -> Result<()> {
+/// Makes the files of both flavours in the folder `out`.
+fn make(out: &Path) -> Result<()> {
     fs::create_dir_all(out).with_context(|| out.display().to_string())?;
     let release = Release::of_this_checkout()?;
     let mut sums = BTreeMap::new();
-    for &flavour in flavours {
+    for flavour in FLAVOURS {
         let name = release.name(flavour);
         let executables = executables(flavour)?;
         let archive = release.archive(flavour, &executables)?;
+        let compressed = archive.to_bytes(&name, release.time)?;
+        let image = release.image(flavour, &executables)?;
+        let package = release.package(flavour, archive)?;
         for (file, bytes) in [
-            (
-                format!("{name}.tar.gz"),
-                archive.to_bytes(&name, release.time)?,
-            ),
-            (
-                format!("{name}-image.tar"),
-                release.image(flavour, &executables)?,
-            ),
-            (
-                release.file_of_package(flavour),
-                release.package(flavour, archive)?,
-            ),
+            (format!("{name}.tar.gz"), compressed),
+            (format!("{name}-image.tar"), image),
+            (release.file_of_package(flavour), package),
         ] {
             let path = out.join(&file);
             fs::write(&path, &bytes).with_context(|| path.display().to_string())?;

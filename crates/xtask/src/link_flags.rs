@@ -6,13 +6,10 @@ use std::path::Path;
 use crate::packages;
 use crate::target::{Target, rustc, sysroot};
 use anyhow::Result;
+use harness::repository;
 
-/// The flags to build a checkout for this target, with build output in `target_dir`.
-pub(crate) fn link_flags(
-    target: &Target,
-    checkout: &Path,
-    target_dir: &Path,
-) -> Result<Vec<String>> {
+/// The flags to build this checkout for this target, with build output in `target_dir`.
+pub(crate) fn link_flags(target: &Target, target_dir: &Path) -> Result<Vec<String>> {
     let mut flags = vec![
         "-Ctarget-feature=+crt-static".to_owned(),
         // A fixed load address: nothing has to be relocated at the start.
@@ -26,7 +23,7 @@ pub(crate) fn link_flags(
     };
     // Panic messages name source files, whose folders differ between machines. If
     // several prefixes fit, the last one is used.
-    rename(checkout, "/ipam-delegated");
+    rename(&repository(), "/ipam-delegated");
     rename(target_dir, "/target");
     for package in packages::all(target)? {
         rename(&package.folder, &format!("/crates/{package}"));

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: runs every check that the project has.
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -7,16 +8,16 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use harness::{
-    ALL_POINTS, BUILT, BUSYBOX, DNSMASQ, DOCKERD, ETCD, ETCDCTL, KUBECTL, LEFT_OUT_FILE,
-    MULTI_CALL, Reason, SAMPLE, is_root, report_left_out, target_dir,
+    ALL_POINTS, BUILT, BUSYBOX, DNSMASQ, DOCKERD, ETCD, ETCDCTL, KUBECTL, LEFT_OUT_FILE, Reason,
+    SAMPLE, is_root, report_left_out, target_dir,
 };
 
-use crate::build::{FLAVOURS, Flavour, commit};
+use crate::build::{FLAVOURS, commit};
 use crate::cargo::{self, cargo, shown};
-use crate::dist::reproduction::{self, Original};
+use crate::dist::reproduction;
+use crate::left_out;
 use crate::service_policy::NoServices;
 use crate::target::Target;
-use crate::{dist, left_out};
 
 /// Programs and files that the end-to-end tests need, and their Debian packages.
 const NEEDED: &[(&str, &str)] = &[
@@ -42,6 +43,14 @@ const NEEDED: &[(&str, &str)] = &[
     ("/usr/bin/systemd-analyze", "systemd"),
 ];
 
+/// The variables with which cargo builds a release that is only tested: its bytes differ, and take
+/// a fraction of the time.
+const QUICK: [(&str, &str); 3] = [
+    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
+    ("CARGO_PROFILE_RELEASE_LTO", "off"),
+    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
+];
+
 /// The targets that the second thread runs, since they mostly wait.
 const OF_A_RELEASE: [&str; 2] = ["release", "kubernetes"];
 
@@ -64,8 +73,7 @@ pub fn run(all: bool) -> Result<()> {
     install_what_is_needed()?;
     let _ = std::fs::remove_file(&run.left_out);
     let tested = thread::scope(|scope| {
-        // An executable of a release is linked by one processor.
-        let archives = scope.spawn(|| archives(&run.left_out));
+        let archives = scope.spawn(|| run.archives());
         lints_and_documentation()?;
         build_for_tests()?;
         let of_a_release = scope.spawn(|| {
@@ -142,24 +150,47 @@ impl Run {
         results.into_iter().collect()
     }
 
-    /// Runs the targets of a release with these archives, and makes the plugins' executable again.
+    /// Runs the targets of a release with these archives.
     fn tests_of_a_release(&self, dist: Option<&Path>) -> Result<()> {
-        let original = match dist {
-            Some(_) if self.all => original(&self.left_out)?,
-            _ => None,
-        };
-        thread::scope(|scope| {
-            let again = scope.spawn(move || {
-                original.map_or(Ok(()), |original| reproduction::check(&[original]))
-            });
-            let tested = OF_A_RELEASE.map(|target| {
-                let mut tests = self.target(target);
-                tests.envs(dist.map(|dist| ("IPAM_DELEGATED_DIST", dist)));
-                step(tests.args(["--", "--test-threads", "1"]))
-            });
-            let again = again.join().expect("the thread doesn't panic");
-            tested.into_iter().chain([again]).collect()
-        })
+        let tested = OF_A_RELEASE.map(|target| {
+            let mut tests = self.target(target);
+            tests.envs(dist.map(|dist| ("IPAM_DELEGATED_DIST", dist)));
+            tests.envs(self.profile());
+            step(tests.args(["--", "--test-threads", "1"]))
+        });
+        tested.into_iter().collect()
+    }
+
+    /// The variables of a release's builds: with `all`, those of `cargo xtask dist`.
+    fn profile(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        QUICK.into_iter().filter(|_| !self.all)
+    }
+
+    /// Makes the archives of a release, if this machine can, with `all` twice; returns their folder.
+    fn archives(&self) -> Result<Option<PathBuf>> {
+        println!("\n== making the archives of a release");
+        if let Some(reason) = Target::of_releases()?.missing() {
+            let reason = Reason::Package(reason.to_owned());
+            report_left_out(Some(&self.left_out), "archives of a release", &reason);
+            return Ok(None);
+        }
+        let folder = target_dir().join("dist-for-tests");
+        // From an earlier run, perhaps of another version.
+        let _ = std::fs::remove_dir_all(&folder);
+        let mut dist = Command::new(env::current_exe()?);
+        dist.args(["dist", "--out"]).arg(&folder);
+        match reproduction::why_not() {
+            None if self.all => {
+                dist.arg("--check");
+            }
+            Some(reason) if self.all => {
+                let reason = Reason::Machine(reason.to_owned());
+                report_left_out(Some(&self.left_out), "the same bytes again", &reason);
+            }
+            _ => {}
+        }
+        step(dist.envs(self.profile()))?;
+        Ok(Some(folder))
     }
 
     /// A target of the end-to-end tests.
@@ -185,32 +216,6 @@ impl Run {
 /// The number that moves the sample of the walks from commit to commit.
 fn number_of_commit(commit: &str) -> Option<u32> {
     u32::from_str_radix(commit.get(..4)?, 16).ok()
-}
-
-/// Makes the archives of a release, if this machine can; returns their folder.
-fn archives(left_out: &Path) -> Result<Option<PathBuf>> {
-    println!("\n== making the archives of a release");
-    if let Some(reason) = Target::of_releases()?.missing() {
-        let reason = Reason::Package(reason.to_owned());
-        report_left_out(Some(left_out), "archives of a release", &reason);
-        return Ok(None);
-    }
-    let folder = target_dir().join("dist-for-tests");
-    // From an earlier run, perhaps of another version.
-    let _ = std::fs::remove_dir_all(&folder);
-    timed("archives", || dist::make(&FLAVOURS, &folder))?;
-    Ok(Some(folder))
-}
-
-/// The plugins' executable, if this checkout can be cloned to build it once more. The other
-/// executables are built in the same way; `cargo xtask dist --check` compares all of them.
-fn original(left_out: &Path) -> Result<Option<Original>> {
-    if let Some(reason) = reproduction::why_not() {
-        let reason = Reason::Machine(reason.to_owned());
-        report_left_out(Some(left_out), "the same executable again", &reason);
-        return Ok(None);
-    }
-    Original::build(Flavour::Normal, &[MULTI_CALL]).map(Some)
 }
 
 fn install_what_is_needed() -> Result<()> {

@@ -1,13 +1,15 @@
-//! Builds executables once more, in a clone in another folder, and compares the bytes.
+//! Makes a release once more, in a clone in another folder, and compares the bytes.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use harness::repository;
 
-use crate::build::{self, Flavour};
-use crate::cargo::run;
+use super::SUMS;
+use crate::build;
+use crate::cargo::{cargo, run};
 
 /// The reason why a clone would have other sources than this checkout, if there is one.
 pub(crate) fn why_not() -> Option<&'static str> {
@@ -20,55 +22,35 @@ pub(crate) fn why_not() -> Option<&'static str> {
     }
 }
 
-/// Executables of this checkout that are built together.
-pub(crate) struct Original {
-    flavour: Flavour,
-    packages: Vec<&'static str>,
-    contents: Vec<Vec<u8>>,
-}
-
-impl Original {
-    /// Builds these packages, or takes them if they are built.
-    pub(crate) fn build(flavour: Flavour, packages: &[&'static str]) -> Result<Self> {
-        let folder = flavour.build_static(packages)?;
-        let read = |package: &&str| fs::read(folder.join(package)).context((*package).to_owned());
-        Ok(Self {
-            flavour,
-            packages: packages.to_vec(),
-            contents: packages.iter().map(read).collect::<Result<_>>()?,
-        })
-    }
-}
-
-/// Builds these executables in a clone in a temporary folder.
+/// Makes the files of this folder again, in a clone in a temporary folder.
 ///
 /// # Errors
 ///
-/// An executable is different, or cannot be built.
-pub(crate) fn check(originals: &[Original]) -> Result<()> {
+/// A file is different, or cannot be made.
+pub(super) fn check(out: &Path) -> Result<()> {
     if let Some(reason) = why_not() {
         bail!("{reason}");
     }
     let elsewhere = tempfile::Builder::new()
         .prefix("ipam-delegated-again-")
         .tempdir()?;
-    let [clone, target] = ["clone", "target"].map(|name| elsewhere.path().join(name));
+    let [clone, target, again] = ["clone", "target", "out"].map(|name| elsewhere.path().join(name));
     let mut git = Command::new("git");
     run(git.args(["clone", "--quiet"]).arg(repository()).arg(&clone))?;
-    for original in originals {
-        let packages = &original.packages;
-        let folder = original
-            .flavour
-            .build_static_in(&clone, &target, packages)?;
-        for (package, content) in packages.iter().zip(&original.contents) {
-            let again = fs::read(folder.join(package)).context((*package).to_owned())?;
-            ensure!(
-                again == *content,
-                "{package} has other bytes, built in {}",
-                clone.display()
-            );
-            println!("{package} has the same bytes, built in another folder.");
-        }
+    let mut dist = cargo(&["xtask", "dist", "--out"]);
+    dist.arg(&again).current_dir(&clone);
+    run(dist.env("CARGO_TARGET_DIR", target))?;
+    let sums = |folder: &Path| fs::read_to_string(folder.join(SUMS)).context(SUMS);
+    let again = sums(&again)?;
+    for line in sums(out)?.lines() {
+        let (_, file) = line.split_once("  ").unwrap_or_default();
+        let is_same = again.lines().any(|other| other == line);
+        ensure!(
+            is_same,
+            "{file} has other bytes, made in {}",
+            clone.display()
+        );
+        println!("{file} has the same bytes, made in another folder.");
     }
     Ok(())
 }
