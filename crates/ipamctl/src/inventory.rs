@@ -211,7 +211,7 @@ impl Inventory {
         let is_known = node.network(name).is_some()
             || self.pools.all.iter().any(|pool| pool.is_of(name))
             || self.held.iter().any(|held| held.is_of(name));
-        ensure!(is_known, "no network and no pool is named {name}");
+        ensure!(is_known, "no network or pool {name}: see ipamctl pools");
         Ok(())
     }
 
@@ -223,7 +223,7 @@ impl Inventory {
     pub(crate) fn verdict(&self, has_findings: bool) -> Result<bool> {
         ensure!(
             self.unread == 0,
-            "this is not everything: {} could not be read",
+            "this is not everything: {} could not be read, named above",
             self.unread
         );
         Ok(has_findings)

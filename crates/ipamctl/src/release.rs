@@ -112,7 +112,7 @@ pub(crate) fn release(
         Chain::of_record(record, environment, plugins)?
     } else {
         let network = node.network(attachment.network);
-        let network = network.context("neither a record nor a conflist of its network is there")?;
+        let network = network.context("it has no record, and no conflist in --conf-dir")?;
         let set = |_: &mut Object, ipam: &mut Object| ipam.set("stateDir", &network.state_dir);
         today = with_keys(&network.config, set)?;
         Chain::new(&today, environment, plugins)?
@@ -140,7 +140,7 @@ fn release_stored(stored: &Stored) -> Result<()> {
     let mut store = stored.cluster.open()?;
     let all = std::slice::from_ref(&stored.held);
     let released = release_each(&mut *store, all).map_err(|error| anyhow!(error.msg))?;
-    ensure!(released == 1, "{} has changed meanwhile", stored.path);
+    ensure!(released == 1, "{} has changed: see ipamctl ls", stored.path);
     Ok(())
 }
 
@@ -158,7 +158,8 @@ fn must_be_gone(held: &HeldAddress) -> Result<()> {
     };
     ensure!(
         holder.is_none() || holder != held.container,
-        "DEL has succeeded, and {} is still there: the chain does not keep its addresses there",
+        "DEL has succeeded, and {} is still there: the chain does not keep its addresses there. If the \
+         container is gone, remove that by hand",
         held.file().unwrap_or_default().display()
     );
     Ok(())

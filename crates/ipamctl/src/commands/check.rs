@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &CheckArguments, context: &Context<'_>) -> Result<b
     let node = Node::with(found, places, context.environment);
     ensure!(
         !node.conflists.is_empty() || !node.problems.is_empty() || !arguments.pools_dir.is_empty(),
-        "there is no conflist in {}",
+        "there is no conflist in {}; name the folder by --conf-dir",
         joined(places.conf_dir.iter().map(|folder| folder.display()), ", ")
     );
     let (conflists, environment) = (&node.conflists, &node.environment);

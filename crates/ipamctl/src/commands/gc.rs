@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &GcArguments, context: &Context<'_>) -> Result<bool
         } else if arguments.dry_run {
             Done::WouldRelease
         } else if away.contains(network) {
-            let reason = "an engine of its network is away".to_owned();
+            let reason = "an engine of its network is away; the next gc tries again".to_owned();
             Done::Kept { reason }
         } else {
             let refuse = |record: Option<&AttachmentRecord>| changed(attachment, record);

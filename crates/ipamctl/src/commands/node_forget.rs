@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &NodeForgetArguments, context: &Context<'_>) -> Res
     let mut this = cluster.node.iter();
     ensure!(
         !this.any(|this| holders().any(|holder| holder.is_on(this))),
-        "{name} is this node: its containers use their addresses"
+        "{name} is this node: its containers use their addresses; what is leaked, ipamctl leaks shows"
     );
     release(store, held, arguments, context)
 }

@@ -46,7 +46,7 @@ pub(crate) fn run(name: Option<&str>, context: &Context<'_>) -> Result<bool> {
     unread.iter().for_each(warn);
     ensure!(
         unread.is_empty(),
-        "the addresses of some attachments are not claimed"
+        "the addresses of some attachments are not claimed, for the reasons above; repeat it then"
     );
     Ok(has_conflicts)
 }

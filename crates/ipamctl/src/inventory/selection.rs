@@ -53,14 +53,14 @@ pub(crate) fn select<'s, 'a>(
     let beginning = matching(&|one| one.container.is_some_and(|id| id.starts_with(word)));
     let ids: BTreeSet<&str> = beginning.iter().filter_map(|one| one.container).collect();
     match ids.len() {
-        0 => bail!("nothing is held by {word}"),
+        0 => bail!("nothing is held by {word}; ipamctl ls shows what is"),
         1 if ids.iter().all(|id| is_generated(id)) => Ok(beginning),
         1 => bail!(
             "nothing is held by {word}; {} begins with it, and has to be named whole",
             joined(ids, ", ")
         ),
         number => bail!(
-            "{word} is the beginning of {number} container IDs: {}",
+            "{word} is the beginning of {number} container IDs; name one of them whole: {}",
             joined(ids, ", ")
         ),
     }

@@ -29,7 +29,7 @@ pub(crate) fn remove(held: &HeldAddress, within: Duration) -> Result<()> {
     });
     let late = || format!("not done within {}", rounded(within));
     let opened = data_dir.open(&name).with_context(late)?;
-    let store = opened.context("its directory is gone")?;
-    ensure!(held.is_as_read()?, "its file has changed meanwhile");
+    let store = opened.context("its directory is gone, and the reservation with it")?;
+    ensure!(held.is_as_read()?, "its file has changed: see ipamctl ls");
     Ok(store.release(ip)?)
 }
