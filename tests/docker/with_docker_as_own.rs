@@ -1,6 +1,7 @@
 //! What a user of Docker's own IPAM driver would notice, with Debian's dockerd and with Docker 29.
 
 use std::collections::BTreeSet;
+use std::fs;
 
 use harness::{Dockerd, KUBERNETES_PROGRAMS, kubernetes_programs, needs};
 use serde_json::json;
@@ -224,6 +225,62 @@ fn ports_are_published_by_the_configurations_plugin_or_refused() {
             assert!(!refused.status.success() && said.contains(why), "{said}");
             docker.ok(&["rm", "--force", "web"]);
         }
+        assert_eq!(reserved(&docker), BTreeSet::new());
+    });
+}
+
+#[test]
+fn a_removed_network_leaves_nothing_and_its_subnet_is_chosen_last() {
+    needs!(KUBERNETES_PROGRAMS);
+    with_both(&[], |docker| {
+        let format = "{{(index .IPAM.Config 0).Subnet}}";
+        let subnets = ["one", "other"].map(|name| {
+            create(&docker, name, &[]);
+            create(&docker, "six", &["--ipv6", "--subnet=fd00:88::/64"]);
+            docker.run(name, "c1", &[]);
+            docker.ok(&["rm", "--force", "c1"]);
+            let subnet = docker.ok(&["network", "inspect", "--format", format, name]);
+            docker.ok(&["network", "rm", name, "six"]);
+            subnet
+        });
+        assert_ne!(subnets[0], subnets[1]);
+        let left = fs::read_dir(docker.sandbox.data_dir());
+        assert_eq!(left.into_iter().flatten().count(), 0);
+        assert!(docker.sandbox.docker_files("addresses").is_empty());
+    });
+}
+
+#[test]
+fn an_end_of_the_subnet_is_refused_by_its_kind() {
+    needs!(KUBERNETES_PROGRAMS);
+    with_both(&[], |docker| {
+        create(&docker, "net", &["--subnet=10.88.0.0/24"]);
+        for (ip, why) in [
+            ("10.88.0.0", "the network's own address"),
+            ("10.88.0.255", "the broadcast address"),
+        ] {
+            let ip = format!("--ip={ip}");
+            let said = docker.err(&["run", "--rm", "--network=net", &ip, "test", "/bin/true"]);
+            assert!(said.contains(why), "{said}");
+        }
+    });
+}
+
+#[test]
+fn a_network_that_is_created_or_removed_without_the_daemon_can_be_created_again() {
+    needs!(KUBERNETES_PROGRAMS);
+    with_both(&[], |mut docker| {
+        let options = ["--subnet=10.88.0.0/24", "--aux-address=router=10.88.0.9"];
+        create(&docker, "net", &options);
+        docker.kill_daemon();
+        docker.ok(&["network", "rm", "net"]);
+        let line = ["network", "create", "--ipam-driver=ipam-delegated", "net"];
+        let said = docker.err(&line);
+        assert!(said.contains("ipam-delegated.sock: connect"), "{said}");
+        docker.start_daemon();
+        // Docker is asked about the gateway, and has no such network.
+        create(&docker, "net", &options);
+        docker.ok(&["network", "rm", "net"]);
         assert_eq!(reserved(&docker), BTreeSet::new());
     });
 }
