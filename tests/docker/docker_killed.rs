@@ -217,8 +217,9 @@ fn address_is_kept(setting: &Setting, point: &Point, then: Then) -> bool {
             .unwrap_or_else(|| panic!("{what}"));
         own.strip_suffix("/29").unwrap().to_owned()
     });
-    let has = [Some("10.9.0.2"), Some("10.9.0.3"), own.as_deref()];
-    let has: Vec<&str> = has.into_iter().flatten().collect();
+    let has = [own.as_deref(), Some("10.9.0.2"), Some("10.9.0.3")];
+    let mut has: Vec<&str> = has.into_iter().flatten().collect();
+    has.sort_unstable();
     let repeats = own.is_none() && then == Then::Repeats;
     let path = repeats.then_some(REQUEST_ADDRESS.path);
     let (daemon, _docker) = setting.again("", &has, path);
