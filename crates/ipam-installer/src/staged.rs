@@ -45,7 +45,7 @@ impl Wanted {
             }
             write_new(&new, &self.content.bytes()?, self.content.mode())?;
             let mut others = self.paths.iter().skip(1);
-            Ok(others.try_for_each(|path| fs::hard_link(&new, beside(path)))?)
+            others.try_for_each(|path| fs::hard_link(&new, beside(path)).context("hard link"))
         };
         let failed = || format!("{}: nothing is installed or changed", folder.display());
         stage().with_context(failed)
