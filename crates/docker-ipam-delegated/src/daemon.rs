@@ -148,7 +148,7 @@ fn start(arguments: &CommandLine) -> Result<Arc<Calls>> {
         networks: NetworkDriver::new(arguments)?,
         due,
     };
-    drivers.ipam.read_all_records();
+    drivers.ipam.read_all_records()?;
     drivers.networks.read_unfinished();
     let named = |name: &str| thread::Builder::new().name(name.to_owned());
     let sweeping = drivers.clone();

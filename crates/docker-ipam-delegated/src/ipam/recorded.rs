@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::{Context, Result};
 use chain::OwnRecord;
 use chain::record::{ListedRecord, RecordState, attachments, networks, records};
 use cni::{Attachment, NetworkName};
@@ -17,20 +18,19 @@ const PREFIX: &str = "docker-";
 
 impl IpamDriver {
     /// Reads all records. Those that can't be read now are read by [`Self::read_unread`].
-    pub(crate) fn read_all_records(&self) {
+    ///
+    /// # Errors
+    ///
+    /// The folder can't be read.
+    pub(crate) fn read_all_records(&self) -> Result<()> {
         let folder = self.arguments.records();
-        let networks = networks(&folder).unwrap_or_else(|error| {
-            tracing::warn!(%error, folder = %folder.display(), "can't be read");
-            Vec::new()
-        });
-        let unread = networks
-            .into_iter()
-            .filter(|network| !self.read_records(&folder, network));
-        let unread = unread.collect();
-        *lock(&self.unread) = unread;
+        let networks = networks(&folder).with_context(|| format!("{}", folder.display()))?;
+        *lock(&self.unread) = networks;
+        self.read_unread();
+        Ok(())
     }
 
-    /// Reads records again that could not be read.
+    /// Reads the records that could not be read before.
     pub(crate) fn read_unread(&self) {
         let folder = self.arguments.records();
         lock(&self.unread).retain(|network| !self.read_records(&folder, network));
