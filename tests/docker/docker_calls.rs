@@ -154,10 +154,10 @@ fn a_gateway_is_reserved_and_nobody_elses() {
     let sandbox = Sandbox::default();
     let daemon = start(&sandbox);
     let pool = daemon.pool("10.9.0.0/29", &json!({}));
-    assert_eq!(
-        request_gateway(&daemon, &pool, "")["Address"],
-        "10.9.0.1/29"
-    );
+    for asked in ["", "10.9.0.1"] {
+        let answer = request_gateway(&daemon, &pool, asked);
+        assert_eq!(answer["Address"], "10.9.0.1/29");
+    }
     let body = json!({"PoolID": pool, "Address": "10.9.0.1"});
     let refused = daemon.err("/IpamDriver.RequestAddress", &body);
     assert!(refused.ends_with("10.9.0.1 is a gateway"), "{refused}");

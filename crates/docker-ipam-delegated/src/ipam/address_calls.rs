@@ -44,15 +44,23 @@ impl IpamDriver {
         } else {
             (Purpose::Container, facts::name(&request.options))
         };
-        let (ip, held) =
-            if is_gateway && pool.id.conflist.is_some() && requested == Some(pool.gateway()) {
-                // The chain gives it to nobody.
-                (pool.gateway(), None)
-            } else {
+        let is_the_networks = |ip: &IpAddr| {
+            // The chain gives its gateway to nobody.
+            let is_the_chains = pool.id.conflist.is_some() && *ip == pool.gateway();
+            is_the_chains
+                || self
+                    .held
+                    .find(&pool.text, *ip)
+                    .is_some_and(|held| held.purpose == Purpose::Gateway)
+        };
+        let (ip, held) = match requested.filter(|ip| is_gateway && is_the_networks(ip)) {
+            Some(ip) => (ip, None),
+            None => {
                 let held = self.new_held(&pool, purpose, requested.is_some(), name);
                 let ip = self.give(&held, requested).with_context(of_pool)?;
                 (ip, Some(held))
-            };
+            }
+        };
         let address = format!("{ip}/{}", subnet.prefix_len());
         let answer = Answer::of(&json!({"Address": address, "Data": {}}));
         let driver = Arc::clone(self);
