@@ -56,7 +56,7 @@ pub struct KubernetesCluster {
 }
 
 impl KubernetesCluster {
-    /// Starts a control plane and two nodes, and loads these images and [`POD_IMAGE`] on each
+    /// Starts a control plane and two nodes, and loads this image and [`POD_IMAGE`] on each
     /// node. Returns when the API server has the nodes. They aren't ready, because they have no
     /// network.
     ///
@@ -67,7 +67,7 @@ impl KubernetesCluster {
     /// # Panics
     ///
     /// If the cluster doesn't start.
-    pub fn start(runtime: ContainerRuntime, images: &[&Path]) -> Result<Self, String> {
+    pub fn start(runtime: ContainerRuntime, image: &Path) -> Result<Self, String> {
         let only = ONE_AT_A_TIME.lock();
         let only = only.unwrap_or_else(PoisonError::into_inner);
         let root = tempfile::Builder::new()
@@ -75,7 +75,6 @@ impl KubernetesCluster {
             .tempdir()
             .unwrap();
         let pod_image = pod_image::make(root.path()).map_err(|reason| reason.to_string())?;
-        let images = [&[pod_image.as_path()], images].concat();
         let control_plane = ControlPlane::launch(root.path(), None, &[])?;
         let nodes: Result<Vec<KubernetesNode>, String> = (0..NODES.len())
             .map(|number| KubernetesNode::new(number, runtime, root.path(), &control_plane))
@@ -88,10 +87,11 @@ impl KubernetesCluster {
         };
         thread::scope(|scope| {
             for node in &mut cluster.nodes {
-                let images = &images;
+                let pod_image = &pod_image;
                 scope.spawn(move || {
                     node.start_runtime();
-                    images.iter().for_each(|image| node.load(image));
+                    node.load(pod_image);
+                    node.load(image);
                 });
             }
             cluster.control_plane.wait_until_ready();
@@ -158,6 +158,17 @@ impl KubernetesCluster {
         let node = &mut self.nodes[number];
         node.boot(&self.control_plane).unwrap();
         node.start_runtime();
+    }
+
+    /// Kills the API server. [`Self::start_api_server`] starts it again.
+    pub fn kill_api_server(&mut self) {
+        self.control_plane.kill("kube-apiserver");
+    }
+
+    /// Starts the API server after [`Self::kill_api_server`].
+    pub fn start_api_server(&mut self) {
+        self.control_plane.start_api_server();
+        self.control_plane.wait_until_ready();
     }
 
     /// The endpoint of the cluster's etcd, which requires no certificate.

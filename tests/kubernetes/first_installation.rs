@@ -1,11 +1,11 @@
 //! The first installation with each container runtime, and a changed ConfigMap, without manual
-//! steps.
+//! steps. Other tests continue on their clusters.
 
 use std::fs;
 
 use harness::{ContainerRuntime, KubernetesCluster, claim, pod, repository};
 
-use super::{cluster, is_not_ready};
+use super::{cluster, garbage_collection, is_not_ready, walk};
 
 const APPLY: &str = "kubectl apply -f pools.yaml -f conflists.yaml -f daemonset.yaml";
 const DELETE: &str = "kubectl delete -f daemonset.yaml -f conflists.yaml -f pools.yaml";
@@ -24,18 +24,22 @@ fn a_first_installation_makes_nodes_with_containerd_ready() {
 }
 
 #[test]
-fn a_first_installation_makes_nodes_with_an_old_containerd_ready() {
+fn an_old_containerd_from_the_first_installation_to_the_removal() {
     if let Some(cluster) = cluster(ContainerRuntime::OldContainerd) {
         comes_up(&cluster);
         comes_back(&cluster);
         takes_a_changed_configmap(&cluster);
+        cluster.sh("kubectl -n red delete pods --all");
+        walk::walk(&cluster);
     }
 }
 
 #[test]
-fn a_first_installation_makes_nodes_with_crio_ready() {
-    if let Some(cluster) = cluster(ContainerRuntime::Crio) {
+fn crio_from_the_first_installation_to_gc() {
+    if let Some(mut cluster) = cluster(ContainerRuntime::Crio) {
         comes_up(&cluster);
+        cluster.sh("kubectl -n red delete pods --all");
+        garbage_collection::releases_when_it_starts(&mut cluster);
     }
 }
 
@@ -52,17 +56,17 @@ fn wait(cluster: &KubernetesCluster, what: &str, holds: impl Fn() -> bool) {
 }
 
 fn starts_a_pod(cluster: &KubernetesCluster, name: &str) {
-    cluster.apply(&pod("shop", name, None).to_string());
+    cluster.apply(&pod("red", name, None).to_string());
     let has_address = || {
         cluster
-            .pod("shop", name)
+            .pod("red", name)
             .is_some_and(|pod| pod.is_ready && pod.address.starts_with("10.244."))
     };
     wait(cluster, "a pod has an address of its pool", has_address);
 }
 
 fn comes_up(cluster: &KubernetesCluster) {
-    cluster.make_namespace("shop");
+    cluster.make_namespace("red");
     // One node has no network, and the other one has a conflist after ours in the order of names.
     fs::write(
         cluster.node(1).path("/etc/cni/net.d/20-other.conflist"),
@@ -131,7 +135,7 @@ fn takes_a_changed_configmap(cluster: &KubernetesCluster) {
         cluster.nodes().iter().all(|node| has_it(node.path(file)))
     });
     starts_a_pod(cluster, "third");
-    let pod = cluster.pod("shop", "third").unwrap();
+    let pod = cluster.pod("red", "third").unwrap();
     let node = cluster.node_named(&pod.node);
     claim("a pod that is started after it has its MTU");
     let links = node.sh(

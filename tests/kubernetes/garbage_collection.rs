@@ -1,23 +1,25 @@
 //! `conflists-gc.yaml` with CRI-O, which collects garbage when it starts.
 
-use harness::{ContainerRuntime, claim, pod};
+use std::fs;
+
+use harness::{KubernetesCluster, claim, pod};
 
 use super::reservations::{no_leaks, reserved, reserved_is_running};
-use super::{cluster, install_with};
 
-#[test]
-fn crio_releases_when_it_starts_what_was_lost_while_it_was_down() {
-    let Some(mut cluster) = cluster(ContainerRuntime::Crio) else {
-        return;
-    };
-    install_with(&cluster, "conflists-gc.yaml");
+/// Pods that a loss of power has ended, on a cluster without pods.
+pub(super) fn releases_when_it_starts(cluster: &mut KubernetesCluster) {
+    cluster.sh("kubectl apply -f conflists-gc.yaml");
+    cluster.wait_for("the changed conflist", || {
+        let conflist = cluster.node(0).path("/etc/cni/net.d/10-tenants.conflist");
+        fs::read_to_string(conflist).unwrap().contains("1.1.0")
+    });
     cluster.make_namespace("shop");
     for name in ["one", "two", "three"] {
         cluster.apply(&pod("shop", name, Some("worker-1")).to_string());
     }
     cluster.wait_for_pods("shop", 3);
-    reserved_is_running(&cluster);
-    no_leaks(&cluster);
+    reserved_is_running(cluster);
+    no_leaks(cluster);
 
     claim("pods that a loss of power has ended are released, without a kubelet");
     cluster.cut_power(0);
@@ -26,9 +28,9 @@ fn crio_releases_when_it_starts_what_was_lost_while_it_was_down() {
     let stray = cluster
         .node(0)
         .path("/var/lib/cni/networks/pools/10.244.1.90");
-    std::fs::write(stray, "stray\r\neth0\r\ntenants").unwrap();
+    fs::write(stray, "stray\r\neth0\r\ntenants").unwrap();
     assert_eq!(reserved(cluster.node(0)).len(), 4);
     cluster.boot_without_kubelet(0);
     cluster.wait_for("GC", || reserved(cluster.node(0)).is_empty());
-    no_leaks(&cluster);
+    no_leaks(cluster);
 }

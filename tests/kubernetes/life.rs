@@ -1,5 +1,5 @@
 //! The life of pods with containerd 2.3 and CNI 1.1.0: STATUS, restarts of all daemons, forced
-//! deletion, loss of power, a lost node.
+//! deletion, loss of power.
 
 use harness::{ContainerRuntime, KubernetesCluster, claim, workload};
 
@@ -93,35 +93,6 @@ fn after_every_restart_deletion_and_loss_the_reserved_addresses_are_those_of_run
     assert!(!reserved(cluster.node(0)).is_empty());
     cluster.cut_power(0);
     cluster.boot(0);
-    all_run(&cluster);
-
-    claim("a node is lost; its pods are deleted by force; it comes back");
-    cluster.cut_power(0);
-    let held = reserved(cluster.node(0));
-    cluster.wait_for("the node is lost", || cluster.ready_nodes() == ["worker-2"]);
-    cluster.sh("kubectl cordon worker-1");
-    for pod in cluster.pods().iter().filter(|pod| pod.node == "worker-1") {
-        cluster.sh(&format!(
-            "kubectl -n {} delete pod {} --force --grace-period=0",
-            pod.namespace, pod.name
-        ));
-    }
-    cluster.wait_for("the other node has all pods", || {
-        cluster
-            .pods()
-            .iter()
-            .filter(|pod| pod.is_ready && !pod.on_host)
-            .count()
-            == NAMESPACES.len() * PODS
-    });
-    assert_eq!(
-        reserved(cluster.node(0)),
-        held,
-        "nothing of a lost node is released"
-    );
-    cluster.sh("kubectl uncordon worker-1");
-    cluster.boot(0);
-    cluster.wait_for_ready_nodes();
     all_run(&cluster);
 
     claim("the pods are deleted");

@@ -4,7 +4,7 @@
 //!
 //! Needs: the archives, which `cargo xtask test` makes; root, kubectl, openssl, the programs of
 //! Kubernetes, containerd, CRI-O and Multus in a folder that `IPAM_DELEGATED_RUNTIMES` names. Takes
-//! ten minutes, one test at a time.
+//! six minutes, one test at a time.
 
 mod addresses;
 mod collector;
@@ -18,14 +18,12 @@ mod second_interface;
 mod take_over;
 mod walk;
 
-use std::path::PathBuf;
-
 use harness::{
     BUSYBOX, ContainerRuntime, Flavour, Image, KUBECTL, KUBERNETES_PROGRAMS, KubernetesCluster,
     needs, skip,
 };
 
-/// A cluster with the images of both flavours on its nodes, and nothing installed. Reports and
+/// A cluster with the image on its nodes, and nothing installed. Reports and
 /// returns `None` if the cluster can't run on this machine.
 pub(crate) fn cluster(runtime: ContainerRuntime) -> Option<KubernetesCluster> {
     needs!("root", "dist", KUBERNETES_PROGRAMS, KUBECTL, BUSYBOX);
@@ -33,9 +31,7 @@ pub(crate) fn cluster(runtime: ContainerRuntime) -> Option<KubernetesCluster> {
     for program in runtime.needs() {
         needs!(program);
     }
-    let images = [Flavour::Normal, Flavour::Verbose].map(|flavour| Image::of(flavour).file);
-    let images = images.each_ref().map(PathBuf::as_path);
-    KubernetesCluster::start(runtime, &images)
+    KubernetesCluster::start(runtime, &Image::of(Flavour::Normal).file)
         .map_err(|reason| skip(&reason))
         .ok()
 }

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use harness::{ContainerRuntime, DNSMASQ, KubernetesCluster, NODES, claim, needs};
-use serde_json::Value;
+use harness::{KubernetesCluster, KubernetesNode, NODES, claim};
+use serde_json::{Value, json};
 
+use super::collector;
 use super::pod_cidr::reach_the_api_server;
-use super::second_interface::{install_multus, second_address, start};
-use super::{cluster, collector, install};
+use super::reservations::reserved;
+use super::second_interface::{attached, second_address, start};
 
 /// The pods of `kubectl get addresses`, each with its address and its node.
 pub(super) fn held(cluster: &KubernetesCluster) -> BTreeSet<[String; 3]> {
@@ -29,16 +30,38 @@ fn agree(cluster: &KubernetesCluster, pods: &[(&str, usize)]) {
     assert_eq!(held(cluster), expected.collect());
 }
 
-#[test]
-fn pods_of_both_nodes_have_addresses_of_one_pool_in_the_api() {
-    needs!(DNSMASQ);
-    let Some(mut cluster) = cluster(ContainerRuntime::Containerd) else {
-        return;
-    };
-    install(&cluster);
-    cluster.make_namespace("shop");
-    install_multus(&cluster);
-    reach_the_api_server(&cluster);
+fn a_failed_del_is_repeated(cluster: &mut KubernetesCluster) {
+    claim("a DEL that fails behind Multus is repeated, with and without retryDeleteOnError");
+    let pods = ["m", "n"];
+    for (pod, node) in pods.into_iter().zip(NODES) {
+        let mut pod = attached(pod, node, "default/lan");
+        // It ignores SIGTERM: when it ends, the API server is away.
+        pod["spec"]["containers"][0]["command"] = json!(["/bin/sleep", "1000"]);
+        cluster.apply(&pod.to_string());
+    }
+    cluster.wait_for_pods("shop", 5);
+    cluster.sh("kubectl -n shop delete pods m n --wait=false --grace-period=10");
+    let killing = "kubectl -n shop get events --field-selector=reason=Killing -o name";
+    cluster.wait_for("the kubelets end them", || {
+        let events = cluster.sh(killing);
+        pods.iter().all(|pod| events.contains(&format!("/{pod}.")))
+    });
+    cluster.kill_api_server();
+    cluster.wait_for_none("DELs that have begun", || {
+        let begun = "grep -q -r deleting /var/lib/cni/ipam-delegated/lan";
+        let nodes = cluster.nodes().iter().filter(|node| !node.succeeds(begun));
+        nodes.map(KubernetesNode::name).collect()
+    });
+    cluster.start_api_server();
+    cluster.wait_for("their addresses are released", || {
+        let held = held(cluster);
+        held.iter().all(|[pod, ..]| !pods.contains(&pod.as_str()))
+    });
+}
+
+/// On a cluster with the installation, Multus and the namespace `shop`, without pods.
+pub(super) fn pods_of_both_nodes_have_addresses_of_one_pool(cluster: &mut KubernetesCluster) {
+    reach_the_api_server(cluster);
 
     claim("the example, applied as its page says");
     cluster.sh("kubectl apply -k ../kubernetes-cluster-pool
@@ -56,44 +79,51 @@ fn pods_of_both_nodes_have_addresses_of_one_pool_in_the_api() {
     claim("pods of both nodes, and kubectl get addresses shows them");
     let pods = [("a", 0), ("b", 1), ("c", 0), ("d", 1)];
     for (pod, node) in pods {
-        start(&cluster, pod, NODES[node], "default/lan");
+        start(cluster, pod, NODES[node], "default/lan");
     }
-    agree(&cluster, &pods);
-    let of_b = second_address(&cluster, "b");
+    agree(cluster, &pods);
+    let of_b = second_address(cluster, "b");
     cluster.sh(&format!("kubectl -n shop exec a -- ping -c 1 -w 10 {of_b}"));
 
     claim("a pod that moves, and one that is deleted by force");
     cluster.sh("kubectl -n shop delete pod a");
-    start(&cluster, "a", NODES[1], "default/lan");
+    start(cluster, "a", NODES[1], "default/lan");
     cluster.sh("kubectl -n shop delete pod c --force --grace-period=0");
     cluster.wait_for("the address of c is released", || {
-        held(&cluster).iter().all(|[pod, ..]| pod != "c")
+        held(cluster).iter().all(|[pod, ..]| pod != "c")
     });
-    agree(&cluster, &[("a", 1), ("b", 1), ("d", 1)]);
+    agree(cluster, &[("a", 1), ("b", 1), ("d", 1)]);
+
+    a_failed_del_is_repeated(cluster);
 
     claim("what a lost node holds stays until it is back");
-    start(&cluster, "e", NODES[0], "default/lan");
+    start(cluster, "e", NODES[0], "default/lan");
     cluster.wait_for_pods("shop", 4);
-    let lost = second_address(&cluster, "e");
+    let lost = second_address(cluster, "e");
     cluster.cut_power(0);
     cluster.sh("kubectl -n shop delete pod e --force --grace-period=0");
-    start(&cluster, "f", NODES[1], "default/lan");
+    start(cluster, "f", NODES[1], "default/lan");
     cluster.wait_for_pods("shop", 4);
-    assert_ne!(second_address(&cluster, "f"), lost);
-    assert!(held(&cluster).iter().any(|[_, ip, _]| *ip == lost));
+    assert_ne!(second_address(cluster, "f"), lost);
+    assert!(held(cluster).iter().any(|[_, ip, _]| *ip == lost));
+    assert!(!reserved(cluster.node(0)).is_empty());
     cluster.boot(0);
-    reach_the_api_server(&cluster);
-    cluster.wait_for("the lost address is released", || {
-        held(&cluster).iter().all(|[_, ip, _]| *ip != lost)
-    });
+    reach_the_api_server(cluster);
+    cluster.wait_for(
+        "the lost addresses are released, in the API and on the node",
+        || {
+            let in_api = held(cluster).iter().any(|[_, ip, _]| *ip == lost);
+            !in_api && reserved(cluster.node(0)).is_empty()
+        },
+    );
 
     // It is scheduled within a minute.
-    collector::apply(&cluster);
+    collector::apply(cluster);
 
     cluster.sh("kubectl -n shop delete pods --all");
-    assert!(held(&cluster).is_empty(), "{:?}", held(&cluster));
+    assert!(held(cluster).is_empty(), "{:?}", held(cluster));
 
     claim("the collector runs by its schedule, in its pod");
-    collector::has_run(&cluster);
-    collector::forgets_nodes_that_stay_deleted(&mut cluster);
+    collector::has_run(cluster);
+    collector::forgets_nodes_that_stay_deleted(cluster);
 }
