@@ -45,6 +45,10 @@ fn of_deleted_nodes_only_what_the_first_look_saw_is_released(cluster: &Cluster) 
         address("10.0.0.4", "10.0.0.4", "comes-back"),
     ]));
     let before = of_any.addresses();
+    let kubeconfig = cluster.api.kubeconfig();
+    let words = ["ls", "--json", "--kubeconfig", text(&kubeconfig)];
+    let listed = of_any.ipamctl("n1", &words).run().result();
+    assert_eq!(listed.as_array().map(Vec::len), Some(before.len()));
     let shown = of_any.ipamctl(
         "n1",
         &[
