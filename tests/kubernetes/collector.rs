@@ -1,4 +1,4 @@
-//! The CronJob of `docs/kubernetes-cluster-pool/collector` in its own pod: it releases what a node
+//! A Job of the CronJob of `docs/kubernetes-cluster-pool/collector`: it releases what a node
 //! holds whose Node stays deleted, but nothing of one whose Node is back.
 
 use harness::{DNSMASQ, KubernetesCluster, NODES, claim};
@@ -10,30 +10,14 @@ use super::second_interface::start;
 
 const CRON_JOB: &str = "-n kube-system cronjob/ipam-delegated-collector";
 
-/// Applies the manifest as its page says, with a schedule of one minute. Its pod finds the API
-/// server by name.
-pub(super) fn apply(cluster: &KubernetesCluster) {
+/// Applies the manifest as its page says. Its pods find the API server by name.
+fn apply(cluster: &KubernetesCluster) {
     cluster.sh(&format!(
         "{DNSMASQ} --user=root --pid-file= --no-resolv --no-hosts --bind-interfaces \
          --listen-address=10.123.0.1 --local=/cluster.local/ \
          --address=/kubernetes.default.svc.cluster.local/10.96.0.1"
     ));
     cluster.sh("kubectl apply -k ../kubernetes-cluster-pool/collector");
-    let patch = r#"{"spec": {"schedule": "* * * * *"}}"#;
-    cluster.sh(&format!("kubectl patch {CRON_JOB} --patch '{patch}'"));
-}
-
-/// Waits until the schedule has started it, and suspends it.
-#[track_caller]
-pub(super) fn has_run(cluster: &KubernetesCluster) {
-    let kubectl = |words: &str| cluster.sh(&format!("kubectl {words}"));
-    let jobs = "-n kube-system get jobs -o 'jsonpath={.items[*].status.succeeded} {.items[*].status.failed}'";
-    cluster.wait_for("the CronJob has run", || kubectl(jobs).trim() != "");
-    let log = || kubectl("-n kube-system logs -l app.kubernetes.io/name=ipam-delegated-collector");
-    assert_eq!(kubectl(jobs), "1 ", "{}", log());
-    kubectl(&format!(
-        r#"patch {CRON_JOB} --patch '{{"spec": {{"suspend": true}}}}'"#
-    ));
 }
 
 /// Starts a pod of the CronJob with this time between its two looks.
@@ -81,6 +65,7 @@ fn of_first(cluster: &KubernetesCluster) -> Vec<String> {
 
 /// Checks its claims with pods of `default/lan` in the namespace `shop`.
 pub(super) fn forgets_nodes_that_stay_deleted(cluster: &mut KubernetesCluster) {
+    apply(cluster);
     for (pod, node) in [("h", 0), ("i", 1)] {
         start(cluster, pod, NODES[node], "default/lan");
     }

@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use harness::{KubernetesCluster, KubernetesNode, NODES, claim};
 use serde_json::{Value, json};
 
-use super::collector;
 use super::pod_cidr::reach_the_api_server;
 use super::reservations::reserved;
 use super::second_interface::{attached, second_address, start};
+use super::{collector, is_not_ready};
 
 /// The pods of `kubectl get addresses`, each with its address and its node.
 pub(super) fn held(cluster: &KubernetesCluster) -> BTreeSet<[String; 3]> {
@@ -56,6 +56,22 @@ fn a_failed_del_is_repeated(cluster: &mut KubernetesCluster) {
     cluster.wait_for("their addresses are released", || {
         let held = held(cluster);
         held.iter().all(|[pod, ..]| !pods.contains(&pod.as_str()))
+    });
+}
+
+fn removal(cluster: &KubernetesCluster) {
+    claim(
+        "the removal waits for the pods of nodes that aren't drained, and their DELs have a token",
+    );
+    let patch = "kubectl -n kube-system patch daemonset ipam-delegated --type=json --patch";
+    cluster.sh(&format!("{patch} \"$(cat uninstall.yaml)\""));
+    cluster.wait_for("the reason", || is_not_ready(cluster, "nothing is removed"));
+    assert!(!held(cluster).is_empty());
+    cluster.sh("kubectl -n shop delete pods --all");
+    assert!(held(cluster).is_empty(), "{:?}", held(cluster));
+    let tool = "/opt/cni/sbin/ipamctl";
+    cluster.wait_for("the removal", || {
+        cluster.nodes().iter().all(|node| !node.path(tool).exists())
     });
 }
 
@@ -112,18 +128,15 @@ pub(super) fn pods_of_both_nodes_have_addresses_of_one_pool(cluster: &mut Kubern
     cluster.wait_for(
         "the lost addresses are released, in the API and on the node",
         || {
+            cluster.node(0).remove_stopped_sandboxes();
             let in_api = held(cluster).iter().any(|[_, ip, _]| *ip == lost);
             !in_api && reserved(cluster.node(0)).is_empty()
         },
     );
 
-    // It is scheduled within a minute.
-    collector::apply(cluster);
-
     cluster.sh("kubectl -n shop delete pods --all");
     assert!(held(cluster).is_empty(), "{:?}", held(cluster));
 
-    claim("the collector runs by its schedule, in its pod");
-    collector::has_run(cluster);
     collector::forgets_nodes_that_stay_deleted(cluster);
+    removal(cluster);
 }

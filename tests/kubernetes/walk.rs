@@ -146,15 +146,11 @@ fn removal(cluster: &KubernetesCluster) {
         leaks.contains("shop/one") && leaks.contains("is gone"),
         "{leaks}"
     );
-    // The kubelet removes a stopped sandbox within a minute or two; until then, it is listed.
-    let stopped = first.crictl("pods --quiet --state=notready");
-    let remove = first.crictl("rmp");
+    // A stopped sandbox is listed until the kubelet has removed it.
     let sandboxes = first.crictl("pods --quiet --no-trunc");
-    let gc = format!(
-        "{stopped} | xargs --no-run-if-empty {remove} || true
-         {sandboxes} | /opt/cni/sbin/ipamctl gc --valid - --older-than 0s"
-    );
+    let gc = format!("{sandboxes} | /opt/cni/sbin/ipamctl gc --valid - --older-than 0s");
     cluster.wait_for("the leak is released", || {
+        first.remove_stopped_sandboxes();
         first.sh(&gc);
         reserved(first).len() == 1
     });

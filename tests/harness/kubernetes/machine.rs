@@ -268,6 +268,17 @@ echo $$ > /run/{name}.pid; exec {command_line}"
         all
     }
 
+    /// Removes stopped pod sandboxes, as the kubelet does within one to two minutes. It may do so
+    /// meanwhile.
+    #[track_caller]
+    pub fn remove_stopped_sandboxes(&self) {
+        let stopped = self.crictl("pods --quiet --state=notready");
+        let remove = self.crictl("rmp");
+        self.sh(&format!(
+            "{stopped} | xargs --no-run-if-empty {remove} || true"
+        ));
+    }
+
     /// Loads an image from an archive, with the command of `docs/kubernetes.md`.
     #[track_caller]
     pub fn load(&self, archive: &Path) {
