@@ -18,6 +18,7 @@ fn a_node_is_told_what_is_wrong_and_no_node_stops_another() {
     a_node_with_the_token_of_another_one_is_refused(&cluster);
     what_one_node_writes_stops_no_other_node(&cluster);
     labels_of_others_and_missing_ones_break_nothing(&cluster);
+    a_policy_that_adds_labels_breaks_nothing(&cluster);
     an_address_that_a_finalizer_keeps_is_not_released(&cluster);
     a_page_is_no_answer(&cluster);
     a_kubeconfig_is_refused_by_its_key(&cluster);
@@ -116,6 +117,41 @@ fn labels_of_others_and_missing_ones_break_nothing(cluster: &Cluster) {
     assert_eq!(cluster.addresses(), ["10.0.0.14 n2/storage/c1:net1"]);
     cluster.api.kubectl(&["delete", "ipaddr", "--all"]);
     of_any.del("c4", &config).nothing();
+}
+
+fn a_policy_that_adds_labels_breaks_nothing(cluster: &Cluster) {
+    let of_any: &dyn PoolCluster = cluster;
+    let version = "admissionregistration.k8s.io/v1";
+    let addresses = json!({"apiGroups": ["ipam-delegated.io"], "apiVersions": ["v1"],
+        "operations": ["CREATE"], "resources": ["addresses"]});
+    let labels = r#"Object{metadata: Object.metadata{labels: {"example.org/team": "shop"}}}"#;
+    let policy = json!({
+        "apiVersion": version, "kind": "MutatingAdmissionPolicy", "metadata": {"name": "team"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [addresses]},
+            "reinvocationPolicy": "Never",
+            "mutations": [{
+                "patchType": "ApplyConfiguration", "applyConfiguration": {"expression": labels},
+            }],
+        },
+    });
+    let binding = json!({
+        "apiVersion": version, "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": {"name": "team"}, "spec": {"policyName": "team"},
+    });
+    cluster.api.apply(&json!([policy, binding]));
+    let config = of_any.config("n1", &blue());
+    // The API server takes a new policy into account a moment later.
+    cluster.api.wait_for("a label of the policy", || {
+        of_any.add("c1", &config).result();
+        let labelled = cluster.api.get("ipaddr", &["-l", "example.org/team=shop"]);
+        of_any.del("c1", &config).nothing();
+        assert_eq!(cluster.addresses(), Vec::<String>::new());
+        labelled.len() == 1
+    });
+    for kind in ["mutatingadmissionpolicybinding", "mutatingadmissionpolicy"] {
+        cluster.api.kubectl(&["delete", kind, "team"]);
+    }
 }
 
 fn an_address_that_a_finalizer_keeps_is_not_released(cluster: &Cluster) {
