@@ -38,7 +38,7 @@ pub(crate) fn measure() -> Result<Table> {
     let cluster = Cluster::with_disks("4g").map_err(|reason| anyhow!(reason))?;
     let folder = folder_in(&in_memory())?;
     let mut settings = cluster.config();
-    settings["timeout"] = json!("2m");
+    settings["timeout"] = json!("10m");
     fs::write(folder.path().join(SETTINGS), settings.to_string())?;
     let whereabouts = json!({
         "datastore": "etcd", "etcd_host": settings["endpoints"][0],

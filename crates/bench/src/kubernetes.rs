@@ -51,7 +51,7 @@ pub(crate) fn measure() -> Result<Table> {
     api.apply(&serde_json::from_str(KINDS)?);
     api.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
     let folder = folder_in(&in_memory())?;
-    let etcd = json!({"endpoints": [KubernetesApi::ETCD], "timeout": "2m"});
+    let etcd = json!({"endpoints": [KubernetesApi::ETCD], "timeout": "10m"});
     fs::write(folder.path().join(ETCD_SETTINGS), etcd.to_string())?;
     let whereabouts = json!({
         "datastore": "kubernetes", "kubernetes": {"kubeconfig": api.kubeconfig()},
@@ -90,7 +90,7 @@ impl Engine for Server {
         let kubeconfig = self.api.kubeconfig_of_node(pool);
         let ipam = json!({
             "type": ALLOCATOR, "node": pool,
-            "kubernetes": {"kubeconfig": kubeconfig, "timeout": "2m"},
+            "kubernetes": {"kubeconfig": kubeconfig, "timeout": "10m"},
         });
         engine::plugin(&self.allocator, self.folder.path(), pool, &ipam)
     }
@@ -135,7 +135,7 @@ impl Engine for Server {
 
 /// Creates the object of an address over a new connection.
 pub(crate) fn create(kubeconfig: &Path, ip: Ipv4Addr) -> Result<()> {
-    let ipam = json!({"kubernetes": {"kubeconfig": kubeconfig, "timeout": "2m"}});
+    let ipam = json!({"kubernetes": {"kubeconfig": kubeconfig, "timeout": "10m"}});
     let key = AddressKey {
         space: None,
         ip: ip.into(),
