@@ -168,7 +168,7 @@ fn networks_that_share_addresses_are_found_unless_they_share_a_named_pool() {
 
 #[test]
 fn a_data_dir_that_a_reboot_empties_while_records_stay_is_found() {
-    needs!("/dev/shm");
+    needs!("root", "/dev/shm");
     let sandbox = sandbox();
     let volatile = tempfile::tempdir_in("/dev/shm").unwrap();
     let mut config = network(&sandbox);
