@@ -47,11 +47,7 @@ impl IpamDriver {
         let is_the_networks = |ip: &IpAddr| {
             // The chain gives its gateway to nobody.
             let is_the_chains = pool.id.conflist.is_some() && *ip == pool.gateway();
-            is_the_chains
-                || self
-                    .held
-                    .find(&pool.text, *ip)
-                    .is_some_and(|held| held.purpose == Purpose::Gateway)
+            is_the_chains || self.held.has_gateway(&pool.text, *ip)
         };
         let (ip, held) = match requested.filter(|ip| is_gateway && is_the_networks(ip)) {
             Some(ip) => (ip, None),

@@ -141,6 +141,15 @@ impl AllHeld {
         Some(Arc::clone(&entry.held))
     }
 
+    /// True if Docker has this address as a gateway of a pool, and it isn't being released.
+    pub(crate) fn has_gateway(&self, pool: &str, ip: IpAddr) -> bool {
+        let state = lock(&self.state);
+        let entry = state.of(ip, |held| held.pool.text == pool);
+        entry.is_some_and(|entry| {
+            entry.held.purpose == Purpose::Gateway && entry.phase == Phase::Given
+        })
+    }
+
     /// True if there is an attachment of this ID.
     pub(crate) fn has(&self, id: &ContainerId) -> bool {
         lock(&self.state).entries.contains_key(id)
