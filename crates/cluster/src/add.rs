@@ -12,7 +12,7 @@ use crate::{AddressKey, Claim, Held, Holder, Node, Store, StoreError};
 
 /// Number of addresses that an ADD finds taken one by one before it lists the pool's. A list of
 /// thousands of addresses costs the engine more than these.
-pub(crate) const TRIES_BEFORE_LIST: u32 = 32;
+const TRIES_BEFORE_LIST: u32 = 32;
 
 /// Claims an address of each pool of `prevResult` for the attachment, and adds the addresses,
 /// `ipam.routes` and `ipam.resolvConf` to `prevResult`.

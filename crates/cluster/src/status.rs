@@ -4,13 +4,15 @@ use cni::{Call, Error, code};
 use ipam::Completion;
 
 use crate::Store;
-use crate::add::TRIES_BEFORE_LIST;
 use crate::choice::Choice;
 use crate::pools::NamedPool;
 use crate::repetition::{read_one, until_answered};
 
 /// Name of a pool that is only read to learn whether the store answers.
 const ANY_POOL: &str = "status";
+
+/// Number of addresses that are read one by one before the pool's are listed.
+const READS_BEFORE_LIST: u32 = 8;
 
 /// Fails if any ADD would be refused: the store is away or refuses this node, a definition is
 /// missing or invalid, or a pool has no free address. Requested addresses and sticky keys don't
@@ -50,7 +52,7 @@ fn as_an_add(store: &mut dyn Store, plugin: &str, call: &Call<'_>) -> Result<(),
 /// True if the pool has a free address.
 fn has_free(store: &mut dyn Store, pool: &NamedPool) -> Result<bool, Error> {
     let mut choice = Choice::new(&pool.pool.ranges, None);
-    for _ in 0..TRIES_BEFORE_LIST {
+    for _ in 0..READS_BEFORE_LIST {
         let Some(ip) = choice.candidate() else {
             return Ok(false);
         };
