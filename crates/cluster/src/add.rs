@@ -5,14 +5,10 @@ use std::net::IpAddr;
 use cni::{Args, Attachment, Call, Error, IpConfig, IpamResult, code};
 use ipam::Completion;
 
-use crate::choice::Choice;
 use crate::pools::NamedPool;
 use crate::repetition::{read_one, until_answered};
+use crate::search::Search;
 use crate::{AddressKey, Claim, Held, Holder, Node, Store, StoreError};
-
-/// Number of addresses that an ADD finds taken one by one before it lists the pool's. A list of
-/// thousands of addresses costs the engine more than these.
-const TRIES_BEFORE_LIST: u32 = 32;
 
 /// Claims an address of each pool of `prevResult` for the attachment, and adds the addresses,
 /// `ipam.routes` and `ipam.resolvConf` to `prevResult`.
@@ -107,26 +103,20 @@ impl Addition<'_> {
 
     /// Claims an address that seems free.
     fn any(&mut self, pool: &NamedPool) -> Result<IpAddr, Error> {
-        let mut choice = Choice::new(&pool.pool.ranges, pool.pool.sticky.as_deref());
-        for tries in 1_u32.. {
-            let Some(ip) = choice.candidate() else {
-                break;
-            };
+        let mut search = Search::new(pool, pool.pool.sticky.as_deref());
+        let mut candidate = search.candidate();
+        while let Some(ip) = candidate {
             if matches!(self.claim(&pool.key(ip), pool, false)?, Claimed::Ours) {
                 return Ok(ip);
             }
-            choice.note_taken([ip]);
-            if tries.is_multiple_of(TRIES_BEFORE_LIST) {
-                let taken = until_answered(self.store, |store| store.taken(&pool.addresses()))?;
-                tracing::debug!(pool = pool.name, taken = taken.len(), "listed");
-                choice.note_taken(taken);
-            }
+            search.note_taken(ip);
             if self.store.time().left().is_zero() {
                 return Err(Error::new(
                     code::TRY_AGAIN_LATER,
-                    format!("others took {tries} addresses of {} first", pool.describe()),
+                    format!("others took the addresses of {} first", pool.describe()),
                 ));
             }
+            candidate = search.free(self.store)?;
         }
         Err(pool.exhausted(code::TRY_AGAIN_LATER))
     }

@@ -1,11 +1,12 @@
 //! The order in which the addresses of a pool are tried: pure functions.
 
+use std::iter;
 use std::net::IpAddr;
 
 use ipam::{Interval, RangeSet};
 
 /// The free addresses of a pool, as far as this call knows.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Choice<'p> {
     ranges: &'p RangeSet,
     sticky: Option<&'p str>,
@@ -29,6 +30,17 @@ impl<'p> Choice<'p> {
         let noted = ips.into_iter().filter_map(|ip| Interval::new(ip, ip));
         self.taken.extend(noted);
         self.taken = Interval::merged(std::mem::take(&mut self.taken));
+    }
+
+    /// Some free addresses, in the order in which they are tried.
+    pub(crate) fn candidates(&self, number: usize) -> Vec<IpAddr> {
+        let mut rest = self.clone();
+        let next = || {
+            let ip = rest.candidate()?;
+            rest.note_taken([ip]);
+            Some(ip)
+        };
+        iter::from_fn(next).take(number).collect()
     }
 
     /// The next address to try; `None` if all are taken.

@@ -12,6 +12,7 @@ mod pools;
 mod release;
 mod repetition;
 mod restore;
+mod search;
 mod status;
 mod store;
 mod store_error;

@@ -72,11 +72,12 @@ impl NamedPool {
         }
     }
 
-    /// Its addresses, for a list.
-    pub(crate) fn addresses(&self) -> PoolAddresses<'_> {
+    /// Its addresses, for a list of those that were given under this name, or of all.
+    pub(crate) fn addresses<'a>(&'a self, name: Option<&'a str>) -> PoolAddresses<'a> {
         PoolAddresses {
             space: self.space.as_ref(),
             ranges: &self.pool.ranges,
+            name,
         }
     }
 

@@ -4,15 +4,12 @@ use cni::{Call, Error, code};
 use ipam::Completion;
 
 use crate::Store;
-use crate::choice::Choice;
 use crate::pools::NamedPool;
-use crate::repetition::{read_one, until_answered};
+use crate::repetition::until_answered;
+use crate::search::Search;
 
 /// Name of a pool that is only read to learn whether the store answers.
 const ANY_POOL: &str = "status";
-
-/// Number of addresses that are read one by one before the pool's are listed.
-const READS_BEFORE_LIST: u32 = 8;
 
 /// Fails if any ADD would be refused: the store is away or refuses this node, a definition is
 /// missing or invalid, or a pool has no free address. Requested addresses and sticky keys don't
@@ -42,27 +39,9 @@ fn as_an_add(store: &mut dyn Store, plugin: &str, call: &Call<'_>) -> Result<(),
     }
     let mut full = Vec::new();
     for pool in &pools {
-        if !has_free(store, pool)? {
+        if Search::new(pool, None).free(store)?.is_none() {
             full.push(pool.exhausted(code::UNAVAILABLE));
         }
     }
     Error::all_as_one(full)
-}
-
-/// True if the pool has a free address.
-fn has_free(store: &mut dyn Store, pool: &NamedPool) -> Result<bool, Error> {
-    let mut choice = Choice::new(&pool.pool.ranges, None);
-    for _ in 0..READS_BEFORE_LIST {
-        let Some(ip) = choice.candidate() else {
-            return Ok(false);
-        };
-        if read_one(store, &pool.key(ip))?.is_none() {
-            return Ok(true);
-        }
-        choice.note_taken([ip]);
-    }
-    choice.note_taken(until_answered(store, |store| {
-        store.taken(&pool.addresses())
-    })?);
-    Ok(choice.candidate().is_some())
 }

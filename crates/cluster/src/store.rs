@@ -61,7 +61,7 @@ pub trait Store {
     /// See [`crate::Kind`].
     fn list(&mut self, selection: &Selection<'_>) -> Result<Vec<AddressKey>, StoreError>;
 
-    /// Lists the addresses in these ranges that are taken, in any order, whatever pool gave them.
+    /// Lists the addresses in these ranges that are taken, in any order.
     ///
     /// # Errors
     ///
@@ -148,4 +148,6 @@ pub struct PoolAddresses<'a> {
     pub space: Option<&'a NetworkName>,
     /// Its ranges.
     pub ranges: &'a RangeSet,
+    /// If this is set, addresses that were given under another name may be missing in a list.
+    pub name: Option<&'a str>,
 }

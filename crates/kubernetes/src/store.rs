@@ -258,10 +258,12 @@ impl Store for Kubernetes<'_> {
         })
     }
 
-    /// Lists the names of all addresses: the label `pool` doesn't say which addresses a pool has
-    /// today.
+    /// Lists by the label `pool`, or else the names of all addresses: the label doesn't say which
+    /// addresses a pool has today.
     fn taken(&mut self, pool: &PoolAddresses<'_>) -> Result<Vec<IpAddr>, StoreError> {
-        let keys = self.keys(ListParams::default().limit(PAGE), |_| true)?;
+        let mut list = ListParams::default().limit(PAGE);
+        list.label_selector = pool.name.map(|name| labels::selector("pool", name));
+        let keys = self.keys(list, |_| true)?;
         let is_of_pool =
             |key: &&AddressKey| key.space.as_ref() == pool.space && pool.ranges.contains(key.ip);
         Ok(keys.iter().filter(is_of_pool).map(|key| key.ip).collect())
