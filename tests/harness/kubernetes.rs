@@ -171,6 +171,23 @@ impl KubernetesCluster {
         self.control_plane.wait_until_ready();
     }
 
+    /// Stops the API server for this time with SIGSTOP: it accepts connections and doesn't answer.
+    pub fn pause_api_server(&self, time: Duration) {
+        self.control_plane.signal("kube-apiserver", "STOP");
+        thread::sleep(time);
+        self.control_plane.signal("kube-apiserver", "CONT");
+    }
+
+    /// Saves the state of etcd, for [`Self::restore`].
+    pub fn snapshot(&self) {
+        self.control_plane.snapshot("/run/older");
+    }
+
+    /// Sets etcd back to the last snapshot, and starts it and the API server again.
+    pub fn restore(&mut self) {
+        self.control_plane.restore("/run/older");
+    }
+
     /// The endpoint of the cluster's etcd, which requires no certificate.
     pub fn etcd(&self) -> String {
         control_plane::ETCD.to_owned()

@@ -7,6 +7,7 @@
 //! six minutes, one test at a time.
 
 mod addresses;
+mod cluster_faults;
 mod collector;
 mod first_installation;
 mod garbage_collection;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::pod_cidr::reach_the_api_server;
 use super::reservations::reserved;
 use super::second_interface::{attached, second_address, start};
-use super::{collector, is_not_ready};
+use super::{cluster_faults, collector, is_not_ready};
 
 /// The pods of `kubectl get addresses`, each with its address and its node.
 pub(super) fn held(cluster: &KubernetesCluster) -> BTreeSet<[String; 3]> {
@@ -111,6 +111,9 @@ pub(super) fn pods_of_both_nodes_have_addresses_of_one_pool(cluster: &mut Kubern
     agree(cluster, &[("a", 1), ("b", 1), ("d", 1)]);
 
     a_failed_del_is_repeated(cluster);
+    cluster_faults::an_interface_has_addresses_of_both_families(cluster);
+    cluster_faults::pods_come_and_go_though_answers_are_late_or_lost(cluster);
+    cluster_faults::a_restored_state_is_reconciled(cluster);
 
     claim("what a lost node holds stays until it is back");
     start(cluster, "e", NODES[0], "default/lan");

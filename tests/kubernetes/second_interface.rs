@@ -96,6 +96,12 @@ pub(super) fn start(cluster: &KubernetesCluster, name: &str, node: &str, network
 /// The address of a pod's second interface, as Multus has reported it.
 #[track_caller]
 pub(super) fn second_address(cluster: &KubernetesCluster, name: &str) -> String {
+    second_addresses(cluster, name).swap_remove(0)
+}
+
+/// The addresses of a pod's second interface, as Multus has reported them.
+#[track_caller]
+pub(super) fn second_addresses(cluster: &KubernetesCluster, name: &str) -> Vec<String> {
     let pod = cluster.sh(&format!("kubectl -n shop get pod {name} -o json"));
     let pod: Value = serde_json::from_str(&pod).unwrap();
     let status = pod["metadata"]["annotations"]["k8s.v1.cni.cncf.io/network-status"].as_str();
@@ -105,7 +111,7 @@ pub(super) fn second_address(cluster: &KubernetesCluster, name: &str) -> String 
         .iter()
         .find(|network| network["interface"] == "net1")
         .unwrap();
-    second["ips"][0].as_str().unwrap().to_owned()
+    serde_json::from_value(second["ips"].clone()).unwrap()
 }
 
 /// The addresses in etcd.

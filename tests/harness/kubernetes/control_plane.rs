@@ -153,6 +153,25 @@ impl ControlPlane {
         }
     }
 
+    /// Saves the state of etcd in a folder. Its files are copied while it is paused: they are those
+    /// that a killed etcd would leave.
+    pub(super) fn snapshot(&self, folder: &str) {
+        self.signal("etcd36", "STOP");
+        self.node.sh(&format!("cp -a /run/etcd {folder}"));
+        self.signal("etcd36", "CONT");
+    }
+
+    /// Sets etcd back to a snapshot, and waits until the API server is ready.
+    pub(super) fn restore(&mut self, folder: &str) {
+        self.kill("kube-apiserver");
+        self.kill("etcd36");
+        self.node
+            .sh(&format!("rm -rf /run/etcd; cp -a {folder} /run/etcd"));
+        self.start_etcd();
+        self.start_api_server();
+        self.wait_until_ready();
+    }
+
     /// Joins a node's network namespace to the bridge with `eth0`, and to a second bridge with
     /// `eth1`, which has no address.
     pub(super) fn join(&self, name: &str, number: usize, node: &Node) {

@@ -59,28 +59,16 @@ impl KubernetesApi {
         self.control_plane.signal(ETCD, "CONT");
     }
 
-    /// Saves the state of etcd, for [`Self::restore`]. Its files are copied while it is paused: they
-    /// are those that a killed etcd would leave.
+    /// Saves the state of etcd, for [`Self::restore`].
     pub fn snapshot(&mut self) -> Snapshot {
         self.snapshots += 1;
         let folder = format!("/run/snapshot-{}", self.snapshots);
-        self.pause_etcd();
-        self.control_plane
-            .node()
-            .sh(&format!("cp -a /run/etcd {folder}"));
-        self.continue_etcd();
+        self.control_plane.snapshot(&folder);
         Snapshot(folder)
     }
 
     /// Sets etcd back to a snapshot. Revisions continue from the snapshot's.
     pub fn restore(&mut self, snapshot: &Snapshot) {
-        let folder = &snapshot.0;
-        self.control_plane.kill(API_SERVER);
-        self.control_plane.kill(ETCD);
-        self.control_plane
-            .node()
-            .sh(&format!("rm -rf /run/etcd; cp -a {folder} /run/etcd"));
-        self.control_plane.start_etcd();
-        self.start_api_server();
+        self.control_plane.restore(&snapshot.0);
     }
 }
