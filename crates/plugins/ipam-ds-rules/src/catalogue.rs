@@ -23,7 +23,8 @@ pub(crate) struct Catalogue {
     /// Index of the pool of each address.
     by_address: Disjoint,
     pub(crate) rules: Vec<Rule>,
-    folder: Option<PathBuf>,
+    /// Where pools are looked for, for messages.
+    places: String,
 }
 
 impl Catalogue {
@@ -42,8 +43,16 @@ impl Catalogue {
 
     /// The catalogue of these sources; `folder` is `ipam.poolsDir`, for messages.
     pub(crate) fn read(sources: Vec<Source>, folder: Option<PathBuf>) -> Result<Self, Error> {
+        let files: Vec<&str> = sources.iter().filter_map(Source::file).collect();
+        let places = match folder {
+            None => "ipam.pools, and no ipam.poolsDir".to_owned(),
+            Some(folder) if files.is_empty() => {
+                format!("ipam.pools, and no file in {}", folder.display())
+            }
+            Some(_) => format!("ipam.pools or in {}", files.join(", ")),
+        };
         let mut catalogue = Self {
-            folder,
+            places,
             ..Self::default()
         };
         for source in &sources {
@@ -117,13 +126,7 @@ impl Catalogue {
     /// Where it isn't.
     pub(crate) fn pool(&self, name: &str) -> Result<&CataloguePool, String> {
         let pool = self.by_name.get(name).map(|at| &self.pools[*at]);
-        pool.ok_or_else(|| match &self.folder {
-            Some(folder) => {
-                let folder = folder.display();
-                format!("there is no pool {name:?} in ipam.pools or a file of {folder}")
-            }
-            None => format!("there is no pool {name:?} in ipam.pools, and no ipam.poolsDir"),
-        })
+        pool.ok_or_else(|| format!("there is no pool {name:?} in {}", self.places))
     }
 
     /// The first rule that holds for a container with these facts.
@@ -241,7 +244,7 @@ mod tests {
             ),
             (
                 r#"{"rules":[{"pools":["a","x"]}]}"#,
-                "rules[0].pools[1]: there is no pool \"x\" in ipam.pools or a file of /d",
+                "rules[0].pools[1]: there is no pool \"x\" in ipam.pools or in /d/1.json",
             ),
             (
                 r#"{"rules":[{"pools":["a","a"]}]}"#,

@@ -58,6 +58,11 @@ impl Source {
         Ok(sources)
     }
 
+    /// The path of its file; `None` for the network configuration.
+    pub(crate) fn file(&self) -> Option<&str> {
+        self.prefix.strip_suffix(": ")
+    }
+
     /// The source in a file with this path and content.
     pub(crate) fn of_file(path: &str, content: &[u8]) -> Result<Self, Error> {
         let Content { pools, rules, .. } = serde_json::from_slice(content)
