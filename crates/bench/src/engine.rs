@@ -69,14 +69,8 @@ pub(crate) trait Engine: Sync {
 /// The table of an engine.
 pub(crate) fn measure(engine: &dyn Engine) -> Result<Table> {
     let [ours, bare] = engine.names();
-    let header = [
-        "milliseconds",
-        ours,
-        bare,
-        "× bare",
-        "whereabouts 0.5.4",
-        "× ours",
-    ];
+    let bare = format!("× {bare}");
+    let header = ["milliseconds", ours, &bare, "whereabouts 0.5.4", "× ours"];
     let mut rows = Rows {
         engine,
         table: Table::new(header),
@@ -95,7 +89,7 @@ pub(crate) fn measure(engine: &dyn Engine) -> Result<Table> {
     rows.reserve("large", [10, 92, 0, 2].into(), 60_000)?;
     rows.add("one at a time, 60,000 reserved", &large, 1, single)?;
     rows.reserve("others", [10, 94, 0, 0].into(), 40_000)?;
-    rows.add_idle_dels(&large[0], single)?;
+    rows.idle_dels(&large[0], single)?;
     Ok(rows.table)
 }
 
@@ -180,7 +174,6 @@ impl Rows<'_> {
         };
         let cells = [
             figure(ours, 1),
-            figure(bare, 1),
             figure(ours / bare, 2),
             figure(theirs, 1) + &failed,
             figure(theirs / ours, 1),
@@ -190,27 +183,20 @@ impl Rows<'_> {
     }
 
     /// Measures DELs without `prevResult` of containers without addresses.
-    fn add_idle_dels(&mut self, ours: &Plugin, rounds: usize) -> Result<()> {
+    fn idle_dels(&self, ours: &Plugin, rounds: usize) -> Result<()> {
         let mut times = Samples::default();
         let before = self.engine.processor_time();
         for _ in 0..rounds {
             times.push(self.run(1, 1, |_| ours.command("DEL", "none"))?.of_all()?);
         }
         let after = self.engine.processor_time();
-        let name = "DEL without prevResult, 100,000 of others";
-        self.row_of_one(name, times.median());
+        let time = figure(times.median(), 1);
+        println!("\nDEL without prevResult, 100,000 of others: {time} ms");
         if let (Some(before), Some(after)) = (before, after) {
-            let name = "the API server's processor time of it";
-            self.row_of_one(name, (after - before) / rounds as f64);
+            let time = figure((after - before) / rounds as f64, 1);
+            println!("the API server's processor time of it: {time} ms");
         }
         Ok(())
-    }
-
-    /// A row with a figure of ours only.
-    fn row_of_one(&mut self, name: &str, value: f64) {
-        let cells = [value, f64::NAN, f64::NAN, f64::NAN, f64::NAN];
-        self.table
-            .row(name.to_owned(), cells.map(|value| figure(value, 1)));
     }
 
     /// Runs the calls with these numbers by concurrent callers in the clients' network namespace.

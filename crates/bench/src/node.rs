@@ -12,13 +12,13 @@ use crate::side::Side;
 use crate::table::{Table, figure};
 
 /// The commands of [`Side::round`].
-const COMMANDS: [&str; 3] = ["ADD", "CHECK", "DEL"];
+const COMMANDS: [&str; 2] = ["ADD", "DEL"];
 
 /// Numbers of addresses that are reserved before single calls are measured.
 const RESERVED: [u32; 2] = [0, 250];
 
-/// Numbers of concurrent callers, and of the containers that they add together.
-const CALLERS: [usize; 2] = [1, 16];
+/// Number of concurrent callers, and of the containers that they add together.
+const CALLERS: usize = 16;
 const CONTAINERS: usize = 192;
 
 /// Number of measurements with concurrent callers, of which the median is used.
@@ -57,20 +57,18 @@ pub(crate) fn calls(contenders: &[Contender], data: &Path, rounds: usize) -> Res
 /// ADDs per second with concurrent callers.
 pub(crate) fn throughput(contenders: &[Contender], data: &Path) -> Result<Table> {
     let mut table = with_ratios(contenders, "ADDs a second");
-    for callers in CALLERS {
-        let mut times = vec![Samples::default(); contenders.len()];
-        for round in 0..CROWDS {
-            for i in 0..contenders.len() {
-                let at = (i + round) % contenders.len();
-                let side = Side::new(&contenders[at], data, Fill::Count(0))?;
-                let add = |number| side.call("ADD", &format!("c{number:063x}")).map(drop);
-                times[at].push(crowd(callers, CONTAINERS, &add)?);
-            }
+    let mut times = vec![Samples::default(); contenders.len()];
+    for round in 0..CROWDS {
+        for i in 0..contenders.len() {
+            let at = (i + round) % contenders.len();
+            let side = Side::new(&contenders[at], data, Fill::Count(0))?;
+            let add = |number| side.call("ADD", &format!("c{number:063x}")).map(drop);
+            times[at].push(crowd(CALLERS, CONTAINERS, &add)?);
         }
-        let rate = |times: &Samples| CONTAINERS as f64 * 1e3 / times.median();
-        let rates: Vec<f64> = times.iter().map(rate).collect();
-        add_row(&mut table, format!("{callers} at a time"), &rates, 0);
     }
+    let rate = |times: &Samples| CONTAINERS as f64 * 1e3 / times.median();
+    let rates: Vec<f64> = times.iter().map(rate).collect();
+    add_row(&mut table, format!("{CALLERS} at a time"), &rates, 0);
     Ok(table)
 }
 

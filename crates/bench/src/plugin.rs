@@ -24,11 +24,6 @@ impl Plugin {
         })
     }
 
-    /// The same executable with another configuration.
-    pub(crate) fn with_config(&self, config: &Path, json: &Value) -> Result<Self> {
-        Self::new(&self.executable, config, json)
-    }
-
     /// A call for a pod that isn't started yet. Its stdout and stderr are discarded.
     pub(crate) fn command(&self, command: &str, container: &str) -> Result<Command> {
         let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=bench;K8S_POD_NAME={container}");
