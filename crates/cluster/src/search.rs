@@ -10,11 +10,11 @@ use crate::{AddressKey, Store, StoreError};
 /// Number of addresses that are read together. An engine may read them one after the other.
 const READ_TOGETHER: usize = 4;
 
-/// Fewest addresses that are read before a pool is listed.
-const FEWEST_READS: u128 = 8;
-
 /// To list a number of addresses costs an engine about as much as to read a 64th of them.
 const LISTED_PER_READ: u128 = 64;
+
+/// Fewest and most addresses that are read before a pool is listed.
+const READS: [u128; 2] = [8, 256];
 
 /// What a call knows of a pool's addresses.
 pub(crate) struct Search<'p> {
@@ -51,7 +51,7 @@ impl<'p> Search<'p> {
     ///
     /// Those of the store.
     pub(crate) fn free(&mut self, store: &mut dyn Store) -> Result<Option<IpAddr>, StoreError> {
-        let most = FEWEST_READS.max(self.pool.pool.ranges.capacity() / LISTED_PER_READ);
+        let most = (self.pool.pool.ranges.capacity() / LISTED_PER_READ).clamp(READS[0], READS[1]);
         // The second list has those, too, that were given under another pool's name.
         for name in [Some(self.pool.name.as_str()), None] {
             while self.found < most {
