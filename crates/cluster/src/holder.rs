@@ -17,9 +17,9 @@ pub struct Holder {
     /// ID of the machine that had the node's name; `None` if the engine proves which node calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
-    /// The network.
+    /// Name of the CNI network.
     pub network: String,
-    /// The container.
+    /// ID of the container or sandbox in its runtime.
     #[serde(rename = "containerID")]
     pub container_id: String,
     /// The interface in the container.
@@ -114,7 +114,7 @@ pub fn rfc3339(time: SystemTime) -> String {
 /// An address as the store has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Its name.
+    /// Its space and IP address.
     pub key: AddressKey,
     /// Its holder; `None` for content that isn't ours. DEL and GC never release that.
     pub holder: Option<Holder>,

@@ -33,7 +33,7 @@ pub trait Engine: Debug + Sync {
     /// Code 7, naming the key and the value.
     fn file(&self, ipam: &Object) -> Result<PathBuf, Error>;
 
-    /// This node.
+    /// Name and machine of the node that calls.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ pub trait Engine: Debug + Sync {
 pub struct Allocator {
     /// The plugin's name, version and purpose.
     pub about: About,
-    /// Its engine.
+    /// The engine of its store.
     pub engine: &'static dyn Engine,
 }
 

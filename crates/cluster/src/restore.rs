@@ -13,7 +13,7 @@ use crate::{AddressKey, Claim, Held, Holder, Node, Store, rfc3339};
 /// An address that a record, or another IPAM plugin, says is an attachment's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remembered {
-    /// Its name.
+    /// Its space and IP address.
     pub key: AddressKey,
     /// The attachment, its node and its machine.
     pub holder: Holder,
@@ -33,9 +33,9 @@ pub enum Restored {
 /// An attachment as its record describes it.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedAdd<'a> {
-    /// The network.
+    /// Name of the CNI network.
     pub network: &'a str,
-    /// The attachment.
+    /// Container and interface.
     pub attachment: &'a Attachment,
     /// `CNI_ARGS` of the ADD.
     pub args: &'a Args,

@@ -114,26 +114,26 @@ pub enum Selection<'a> {
     Node(&'a str),
     /// Those of an attachment.
     Attachment {
-        /// The node.
+        /// Name of the node.
         node: &'a str,
-        /// The network.
+        /// Name of the CNI network.
         network: &'a str,
-        /// The attachment.
+        /// Container and interface.
         attachment: &'a Attachment,
     },
     /// Those of a network that belong to no valid attachment.
     Stale {
-        /// The node.
+        /// Name of the node.
         node: &'a str,
-        /// The network.
+        /// Name of the CNI network.
         network: &'a str,
-        /// The valid attachments.
+        /// Containers and interfaces that exist.
         valid: &'a HashSet<Attachment>,
     },
 }
 
 impl<'a> Selection<'a> {
-    /// The node.
+    /// Name of the node.
     pub fn node(&self) -> &'a str {
         match self {
             Self::Node(node) | Self::Attachment { node, .. } | Self::Stale { node, .. } => node,

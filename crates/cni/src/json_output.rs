@@ -21,7 +21,7 @@ impl JsonOutput {
         }
     }
 
-    /// The object.
+    /// The JSON object, spelled as it was printed.
     pub fn json(&self) -> &RawValue {
         &self.json
     }

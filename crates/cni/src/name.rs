@@ -144,7 +144,7 @@ name!(
 
 impl DelegateName {
     /// True for a selector, which holds no address, by the convention of names:
-    /// `ipam-ds-…`.
+    /// True if it begins with `ipam-ds-`.
     pub fn is_selector(&self) -> bool {
         is_selector(&self.0)
     }
@@ -161,7 +161,7 @@ pub fn is_selector(name: &str) -> bool {
 /// As JSON it is an entry of `cni.dev/valid-attachments`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Attachment {
-    /// The container.
+    /// `CNI_CONTAINERID`: ID of the container or sandbox in its runtime.
     #[serde(rename = "containerID")]
     pub container_id: ContainerId,
     /// The interface inside of it.

@@ -128,7 +128,7 @@ impl Object {
         }
     }
 
-    /// Takes `key` out.
+    /// Removes a key. A missing one is no error.
     pub fn remove(&mut self, key: &str) {
         self.members.retain(|(k, _)| k != key);
     }

@@ -33,7 +33,7 @@ pub trait Plugin: Sync {
     ///
     /// # Errors
     ///
-    /// The difference.
+    /// What differs, or is missing.
     fn check(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
         let _ = (attachment, call);
         Ok(Reply::Nothing)
@@ -72,7 +72,7 @@ pub trait Plugin: Sync {
 pub struct About {
     /// The name of its executable.
     pub name: &'static str,
-    /// Its version.
+    /// Version, commit and flavour: `0.1.0 (4bf92f3577b3, normal)`.
     pub version: &'static str,
     /// Its purpose, in one line.
     pub summary: &'static str,

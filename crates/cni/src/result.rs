@@ -27,11 +27,11 @@ use crate::{Error, SpecVersion};
 /// ```
 #[derive(Clone, Debug)]
 pub struct IpamResult {
-    /// The addresses.
+    /// `ips`: addresses with prefix length and gateway.
     pub ips: Vec<IpConfig>,
     /// The routes, as they came.
     pub routes: Vec<Object>,
-    /// Name resolution.
+    /// `dns`: the container's name servers and domains.
     pub dns: Dns,
     /// The result as it came: the keys not named here, and the order of all.
     object: Object,
@@ -175,7 +175,7 @@ impl IpConfig {
 pub struct Dns {
     /// Name servers, the preferred one first.
     pub nameservers: Vec<String>,
-    /// The local domain.
+    /// `domain`: the one of unqualified names.
     pub domain: String,
     /// Search domains, the preferred one first.
     pub search: Vec<String>,

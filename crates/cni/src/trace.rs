@@ -11,7 +11,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::Environment;
 
-/// The variable.
+/// Name of the environment variable with the caller's trace context, as OpenTelemetry has it.
 pub const TRACEPARENT: &str = "TRACEPARENT";
 
 /// A trace context: `00-<trace ID>-<parent ID>-<flags>`, in hexadecimal digits.

@@ -45,7 +45,7 @@ impl SpecVersion {
     /// Their names, oldest first.
     pub const NAMES: &[&str] = <Self as VariantNames>::VARIANTS;
 
-    /// The newest.
+    /// The newest version of the specification that is spoken.
     pub const LATEST: Self = Self::V1_1_0;
 
     /// As the specification writes it: `1.0.0`.

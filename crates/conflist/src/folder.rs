@@ -23,7 +23,7 @@ pub struct Found {
 /// A file or folder that can't be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Its path.
+    /// Path of the file or folder.
     pub path: PathBuf,
     /// The reason, for people.
     pub reason: String,

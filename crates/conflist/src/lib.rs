@@ -14,11 +14,11 @@ pub use folder::{EXTENSIONS, Found, Problem, files, read, readable};
 /// (`*.conf`, `*.json`).
 #[derive(Clone, Debug)]
 pub struct Conflist {
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// Its content.
+    /// Its content: a list, or a single plugin.
     pub object: Object,
-    /// The network.
+    /// `name`: the network's.
     pub name: NetworkName,
     /// The version of the calls: the highest of `cniVersion` and `cniVersions` that we
     /// know.

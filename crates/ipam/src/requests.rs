@@ -11,7 +11,7 @@ use crate::parse_address;
 /// A requested address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestedAddress {
-    /// The address.
+    /// The address, without prefix length.
     pub ip: IpAddr,
     /// Its key, or its variable: `args.cni.ips[0]`.
     pub source: String,

@@ -25,7 +25,7 @@ pub trait Selector: Sync {
     ///
     /// # Errors
     ///
-    /// The refusal.
+    /// The error of any ADD.
     fn status(&self, _: &Call<'_>) -> Result<(), Error> {
         Ok(())
     }

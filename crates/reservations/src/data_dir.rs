@@ -17,7 +17,7 @@ use crate::store::Store;
 pub struct Settings<'a> {
     /// The folder with the directories: an absolute path.
     pub data_dir: PathBuf,
-    /// The network.
+    /// Name of the network.
     pub network: NetworkName,
     /// Ends a wait for a lock.
     pub cancellation: Option<&'a dyn Cancellation>,

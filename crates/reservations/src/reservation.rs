@@ -24,7 +24,7 @@ pub fn address_of_file(name: &str) -> Option<IpAddr> {
 /// two lines, so it neither finds nor releases a file with three.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
-    /// The container.
+    /// ID of the container: the file's first line.
     pub container_id: String,
     /// The interface. `None` in a file of a host-local before 0.7, which reserved
     /// addresses to containers as a whole.

@@ -16,9 +16,9 @@ use crate::state::State;
 /// An address that has a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedAddress {
-    /// The address.
+    /// The address that names the file.
     pub ip: IpAddr,
-    /// Its state.
+    /// What the file says.
     pub state: State,
     /// True if its file has no content: a full pool gives the address out.
     pub is_empty: bool,

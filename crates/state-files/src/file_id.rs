@@ -8,9 +8,9 @@ use std::path::Path;
 /// The identity of a file or folder: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileId {
-    /// The device.
+    /// Number of the device (`st_dev`).
     pub device: u64,
-    /// The inode on the device.
+    /// Number of the inode on it (`st_ino`).
     pub inode: u64,
 }
 
