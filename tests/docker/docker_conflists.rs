@@ -74,6 +74,9 @@ fn a_docker_and_a_cni_network_on_one_pool_never_share_an_address() {
             assert!(given.insert(by_docker) && given.insert(by_cni));
         }
         assert_eq!(sandbox.reserved("web").len(), 60);
+        let pools = sandbox.ipamctl(&["pools", "--json"]).run().stdout;
+        let pools: Vec<Value> = serde_json::from_str(&pools).unwrap();
+        assert_eq!(pools.len(), 1, "{pools:?}");
         // The last address is Docker's or the CNI network's; then the pool is full.
         of_docker.push(daemon.address(&pool, ""));
         let full = daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": pool}));

@@ -80,23 +80,24 @@ impl Inventory {
         self.read_records(node);
         let unconfigured = node.unconfigured(&self.records, &mut self.problems);
         let networks = || node.networks.iter().chain(&unconfigured);
-        for network in networks() {
+        for network in &node.networks {
             self.pools.add_configured(network, &node.environment);
         }
-        for record in &self.records {
-            let mut networks = unconfigured.iter();
-            let network = networks.find(|network| network.name == record.network);
-            if let (Some(network), Ok(content)) = (network, &record.content) {
-                self.pools.add_dockers(network, content);
+        for network in &unconfigured {
+            let all = self.records.iter();
+            let of_it = all.filter(|one| one.network == network.name);
+            // Docker's has the subnets of its records, or the pools of another network's conflist.
+            let dockers = of_it.filter(|one| self.pools.add_dockers(network, one));
+            if dockers.count() == 0 {
+                self.pools.add_configured(network, &node.environment);
             }
         }
         let with_files = networks().filter(|network| network.keeps_files());
         let configured = with_files.map(|network| network.data_dir.as_path());
         let default = context.places.data_dir.as_path();
         let data_dirs: BTreeSet<&Path> = configured.chain([default]).collect();
-        for data_dir in data_dirs {
-            self.read_data_dir(data_dir);
-        }
+        let data_dirs = data_dirs.into_iter();
+        data_dirs.for_each(|data_dir| self.read_data_dir(data_dir));
         let clusters = Cluster::of(networks(), context.places, &mut self.problems);
         self.read_clusters(&clusters, nodes);
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use chain::record::AttachmentRecord;
+use chain::record::ListedRecord;
 use cni::{Call, Environment, NetworkConfig, NetworkName, Object};
 use docker_ipam_delegated::records::Line;
 use ipam::{IpNet, Pool};
@@ -73,14 +73,15 @@ impl KnownPools {
         self.add_read(network, of_catalogue(network));
     }
 
-    /// Adds the subnet of a Docker network without a conflist, which only records have.
-    pub(crate) fn add_dockers(&mut self, network: &Network, record: &AttachmentRecord) {
-        let Some(Line::Address(line)) = Line::of(record) else {
-            return;
+    /// Adds the subnet of a Docker network without a conflist, which only records have. False if
+    /// the record is of no Docker network.
+    pub(crate) fn add_dockers(&mut self, network: &Network, record: &ListedRecord) -> bool {
+        let Some(Line::Address(line)) = record.content.as_ref().ok().and_then(Line::of) else {
+            return false;
         };
         let id: Object = serde_json::from_str(&line.pool).unwrap_or_default();
         if id.get("conflist").is_some() {
-            return;
+            return true;
         }
         let range: Option<IpNet> = id.read("pool", "range").ok().flatten();
         let mut pool = Object::new();
@@ -96,6 +97,7 @@ impl KnownPools {
         if let Ok(pool) = Pool::read("pool", pool) {
             self.add_of(network, pool);
         }
+        true
     }
 
     /// Adds these pools, or the reason why they can't be read.
