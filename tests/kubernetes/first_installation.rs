@@ -29,6 +29,7 @@ fn an_old_containerd_from_the_first_installation_to_the_removal() {
         comes_up(&cluster);
         comes_back(&cluster);
         takes_a_changed_configmap(&cluster);
+        refuses_an_invalid_configmap(&cluster);
         cluster.sh("kubectl -n red delete pods --all");
         walk::walk(&cluster);
     }
@@ -38,6 +39,7 @@ fn an_old_containerd_from_the_first_installation_to_the_removal() {
 fn crio_from_the_first_installation_to_gc() {
     if let Some(mut cluster) = cluster(ContainerRuntime::Crio) {
         comes_up(&cluster);
+        takes_a_changed_configmap(&cluster);
         cluster.sh("kubectl -n red delete pods --all");
         garbage_collection::releases_when_it_starts(&mut cluster);
     }
@@ -82,13 +84,12 @@ fn comes_up(cluster: &KubernetesCluster) {
 
 /// Not tested with CRI-O, which continues to use a network whose file was removed.
 fn comes_back(cluster: &KubernetesCluster) {
-    let file = "/etc/cni/net.d/10-tenants.conflist";
     cluster.as_documented(&[DELETE]);
     wait(cluster, "the installer is away", || {
         !cluster.pods().iter().any(|pod| pod.on_host)
     });
     for node in cluster.nodes() {
-        fs::remove_file(node.path(file)).unwrap();
+        fs::remove_file(node.path(CONFLIST)).unwrap();
     }
     wait(cluster, "without its conflist, a node is not ready", || {
         cluster.ready_nodes() == [cluster.node(1).name()]
@@ -125,14 +126,19 @@ fn conflists(from: &str, to: &str) -> String {
     text.replace(from, to)
 }
 
+/// The installed conflist.
+const CONFLIST: &str = "/etc/cni/net.d/10-tenants.conflist";
+
 fn takes_a_changed_configmap(cluster: &KubernetesCluster) {
     let bridge = r#""bridge": "cni0","#;
     let with_mtu = format!("{bridge} \"mtu\": 1400,");
     cluster.apply(&conflists(bridge, &with_mtu));
-    let file = "/etc/cni/net.d/10-tenants.conflist";
     wait(cluster, "a changed conflist is on all nodes", || {
         let has_it = |path| fs::read_to_string(path).unwrap().contains("1400");
-        cluster.nodes().iter().all(|node| has_it(node.path(file)))
+        cluster
+            .nodes()
+            .iter()
+            .all(|node| has_it(node.path(CONFLIST)))
     });
     starts_a_pod(cluster, "third");
     let pod = cluster.pod("red", "third").unwrap();
@@ -150,7 +156,10 @@ fn takes_a_changed_configmap(cluster: &KubernetesCluster) {
         .find(|line| line.contains("mtu"))
         .unwrap_or_else(|| panic!("{links}"));
     assert!(link.contains("mtu 1400"), "{links}");
+}
 
+/// After [`takes_a_changed_configmap`].
+fn refuses_an_invalid_configmap(cluster: &KubernetesCluster) {
     cluster.apply(&conflists("\"delegates\"", "\"delegate\""));
     wait(
         cluster,
@@ -159,7 +168,7 @@ fn takes_a_changed_configmap(cluster: &KubernetesCluster) {
     );
     for node in cluster.nodes() {
         assert!(
-            fs::read_to_string(node.path(file))
+            fs::read_to_string(node.path(CONFLIST))
                 .unwrap()
                 .contains("1400")
         );
@@ -168,6 +177,10 @@ fn takes_a_changed_configmap(cluster: &KubernetesCluster) {
     cluster.sh("kubectl apply -f conflists.yaml");
     wait(cluster, "a valid one is taken", || {
         let has_it = |path| !fs::read_to_string(path).unwrap().contains("1400");
-        cluster.nodes().iter().all(|node| has_it(node.path(file))) && is_installed(cluster)
+        cluster
+            .nodes()
+            .iter()
+            .all(|node| has_it(node.path(CONFLIST)))
+            && is_installed(cluster)
     });
 }
