@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use cni::Error;
+
 use crate::choice::Choice;
 use crate::pools::NamedPool;
 use crate::repetition::until_answered;
@@ -50,7 +52,7 @@ impl<'p> Search<'p> {
     /// # Errors
     ///
     /// Those of the store.
-    pub(crate) fn free(&mut self, store: &mut dyn Store) -> Result<Option<IpAddr>, StoreError> {
+    pub(crate) fn free(&mut self, store: &mut dyn Store) -> Result<Option<IpAddr>, Error> {
         let most = (self.pool.pool.ranges.capacity() / LISTED_PER_READ).clamp(READS[0], READS[1]);
         // The second list has those, too, that were given under another pool's name.
         for name in [Some(self.pool.name.as_str()), None] {
@@ -69,11 +71,23 @@ impl<'p> Search<'p> {
                 }
             }
             let addresses = self.pool.addresses(name);
-            let taken = until_answered(store, |store| store.taken(&addresses))?;
+            let listed = until_answered(store, |store| store.taken(&addresses));
+            let taken = listed.map_err(|error| self.unlisted(error))?;
             tracing::debug!(pool = self.pool.name, taken = taken.len(), "listed");
             self.choice.note_taken(taken);
             self.found = 0;
         }
         Ok(self.candidate())
+    }
+
+    /// The error of a list, with what is known of the pool: a full one may be too large to be listed
+    /// in time.
+    fn unlisted(&self, error: StoreError) -> Error {
+        let (found, pool) = (self.found, self.pool.describe());
+        let msg = format!("{error}; {found} addresses of {pool} were tried, all reserved");
+        Error {
+            msg,
+            ..error.into()
+        }
     }
 }

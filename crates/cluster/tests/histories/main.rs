@@ -153,6 +153,7 @@ fn lost_requests_and_answers_give_no_address_twice_and_lose_none() {
         lost_requests: 10,
         lost_answers: 10,
         late: 5,
+        unable_lists: 5,
     };
     let found = violations(faults, |_| ());
     assert!(found.is_empty(), "{found:#?}");

@@ -21,6 +21,8 @@ pub(crate) struct Faults {
     pub(crate) lost_answers: u8,
     /// The change is made only before the next one, and its answer doesn't arrive.
     pub(crate) late: u8,
+    /// The engine can't list a pool.
+    pub(crate) unable_lists: u8,
 }
 
 /// A change that was sent.
@@ -242,6 +244,9 @@ impl Store for MemoryStore<'_> {
     }
 
     fn taken(&mut self, pool: &PoolAddresses<'_>) -> Result<Vec<IpAddr>, StoreError> {
+        if self.happens(self.faults.unable_lists) {
+            return Err(StoreError::new(Kind::Unable, "no list"));
+        }
         let state = self.reach()?;
         let keys = state.addresses.keys();
         let of_pool =

@@ -87,6 +87,22 @@ fn the_last_free_address_of_a_large_pool_is_found() {
 }
 
 #[test]
+fn a_full_pool_that_cannot_be_listed_is_named() {
+    let cluster = Cluster::default();
+    cluster.define("blue", r#"{"subnet":"10.0.0.0/28"}"#);
+    let unable = Faults {
+        unable_lists: 100,
+        ..Faults::default()
+    };
+    let calls = Traffic::new(&cluster, unable);
+    let mut added = (0..14).map(|i| calls.add(&node("a"), &format!("c{i}"), &blue()));
+    let refused = added.find_map(Result::err).unwrap();
+    let pool = "addresses of pool blue (10.0.0.1-10.0.0.14) were tried, all reserved";
+    assert!(refused.msg.starts_with("no list; "), "{refused}");
+    assert!(refused.msg.ends_with(pool), "{refused}");
+}
+
+#[test]
 fn if_one_pool_is_full_none_gives_an_address() {
     let cluster = cluster_of_blue();
     cluster.define("one", r#"{"subnet":"10.1.0.0/30"}"#);
