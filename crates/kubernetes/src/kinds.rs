@@ -6,7 +6,6 @@
 use kube::{CustomResource, CustomResourceExt, KubeSchema};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 /// A reserved address and its holder.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Serialize, Deserialize)]
@@ -100,45 +99,20 @@ const NAME_RULE: &str = "!isIP(self.spec.ip) || (ip(self.spec.ip).family() == 4 
     )
 )]
 #[x_kube(validation = Rule::new("has(self.ranges) != has(self.subnet)").message("the definition must have either ranges or subnet"))]
-#[x_kube(validation = Rule::new(START_RULE).message("rangeStart must be in the subnet"))]
-#[x_kube(validation = Rule::new(END_RULE).message("rangeEnd must be in the subnet"))]
-#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 #[serde(rename_all = "camelCase")]
 pub struct PoolSpec {
     /// Ranges whose addresses are given one after the other, all of one IP version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
+    #[x_kube(validation = Rule::new("self.all(range, has(range.subnet))").message("each range must have a subnet"))]
     pub ranges: Option<Vec<RangeSpec>>,
-    /// The subnet in CIDR notation, without host bits, at least a /30 (IPv4) or a /126 (IPv6), such
-    /// as 10.40.0.0/16.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "subnet")]
-    pub subnet: Option<String>,
-    /// The first address to give; by default the subnet's second one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "address")]
-    pub range_start: Option<String>,
-    /// The last address to give; by default the subnet's last one, for IPv4 the one before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "address")]
-    pub range_end: Option<String>,
-    /// An address that is never given; by default the subnet's second one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "address")]
-    pub gateway: Option<String>,
-    /// Addresses that are given only on request: 10.40.0.5, 10.40.0.64/28 or
-    /// 10.40.0.10-10.40.0.20.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "exclusions")]
-    pub exclude: Option<Vec<String>>,
+    /// The keys of the only range.
+    #[serde(flatten)]
+    pub range: RangeSpec,
     /// The address space, if several pools have the same addresses on networks of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 200))]
     pub space: Option<String>,
-    /// Keys that this version doesn't know.
-    #[serde(flatten)]
-    #[schemars(skip)]
-    pub other: Map<String, Value>,
 }
 
 /// A range of addresses.
@@ -150,8 +124,9 @@ pub struct PoolSpec {
 pub struct RangeSpec {
     /// The subnet in CIDR notation, without host bits, at least a /30 (IPv4) or a /126 (IPv6), such
     /// as 10.40.0.0/16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "subnet")]
-    pub subnet: String,
+    pub subnet: Option<String>,
     /// The first address to give; by default the subnet's second one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "address")]
