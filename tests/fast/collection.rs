@@ -112,37 +112,6 @@ esac"#;
 }
 
 #[test]
-fn five_thousand_valid_attachments_are_one_call() {
-    needs!("host-local");
-    let sandbox = Sandbox::default().with_reference("host-local");
-    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
-    let delegates = ["ipam-ds-ranges", "host-local"];
-    let config = sandbox.config("1.1.0", &delegates, &ipam);
-    for container in ["c17", "forgotten", "c4999"] {
-        add(&sandbox, &config, container).result();
-    }
-    let valid: Vec<String> = (0..5_000).map(|n| format!("c{n}")).collect();
-    gc(&sandbox, &config, &valid).nothing();
-    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2", "10.1.0.4"]);
-    assert_eq!(
-        sandbox.records("testnet"),
-        ["c17:eth0.json", "c4999:eth0.json"]
-    );
-}
-
-#[test]
-fn without_a_list_nothing_is_undone() {
-    let sandbox = Sandbox::default();
-    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
-    let config = sandbox.config("1.1.0", &["ipam-ds-ranges", "ipam-da-host-local"], &ipam);
-    add(&sandbox, &config, "c1").result();
-    let error = sandbox.call("ipam-delegated", "GC", &config).run().error();
-    assert_eq!(error["code"], 7);
-    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
-    assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
-}
-
-#[test]
 fn what_is_no_record_is_named_and_keeps_no_gc_from_its_work() {
     let sandbox = Sandbox::default();
     let ranges = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});

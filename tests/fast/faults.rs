@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 
 use harness::{Call, Flavour, Node, Sandbox, needs};
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
 
 use harness::waiting::{held_lock, wait_for};
@@ -77,6 +77,12 @@ fn a_full_disk_fails_add_and_leaves_nothing() {
             )),
             ""
         );
+        let fill = disk.join("fill").display().to_string();
+        node.sh(&format!("head -c 1M /dev/zero > {fill} || true"));
+        let status = call(&sandbox, "STATUS", "-", &disk).run_on(&node);
+        status.refused(50, "No space left");
+        names_the_path(&status.error(), &directory);
+        node.sh(&format!("rm -f {fill}"));
         // After a release, an ADD succeeds again.
         call(&sandbox, "DEL", "c0", &disk).run_on(&node).nothing();
         call(&sandbox, "ADD", "again", &disk).run_on(&node).result();
@@ -124,12 +130,13 @@ fn a_read_only_disk_fails_every_change_and_the_error_names_the_path() {
     // A missing directory can't be created.
     let mut elsewhere = sandbox.config("1.1.0", &[], &json!({ "dataDir": disk.join("new") }));
     elsewhere["prevResult"] = json!({"pools": [{"subnet": "10.1.0.0/24"}]});
-    let error = sandbox
-        .call("ipam-da-host-local", "ADD", &elsewhere)
-        .run_on(&node)
-        .error();
-    assert_eq!(error["code"], 5);
-    names_the_path(&error, &disk.join("new/testnet"));
+    let new = disk.join("new/testnet");
+    for (command, code, named) in [("ADD", 5, &new), ("STATUS", 50, &disk)] {
+        let call = sandbox.call("ipam-da-host-local", command, &elsewhere);
+        let error = call.run_on(&node).error();
+        assert_eq!(error["code"], code, "{error}");
+        names_the_path(&error, named);
+    }
 }
 
 /// A call by a user other than root.
@@ -257,16 +264,13 @@ fn add_survives_the_removal_of_the_directory_whose_lock_it_waits_for() {
     assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2", "fd00:1::2"]);
 }
 
-fn make_pipe(path: &Path) {
-    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-}
-
 #[test]
 fn a_lock_that_is_a_pipe_is_refused_at_once() {
     let sandbox = Sandbox::default();
     let data = sandbox.data_dir();
     fs::create_dir_all(data.join("testnet")).unwrap();
-    make_pipe(&data.join("testnet/lock"));
+    let lock = data.join("testnet/lock");
+    mkfifoat(CWD, lock, Mode::RUSR | Mode::WUSR).unwrap();
     let error = call(&sandbox, "ADD", "c1", &data).run().error();
     assert_eq!(error["code"], 5, "{error}");
     let msg = error["msg"].as_str().unwrap();
@@ -274,19 +278,6 @@ fn a_lock_that_is_a_pipe_is_refused_at_once() {
         msg.contains("lock") && msg.contains("it is not a regular file"),
         "{error}"
     );
-}
-
-#[test]
-fn pipes_and_links_that_are_named_like_reservations_count_as_taken() {
-    let sandbox = Sandbox::default();
-    let data = sandbox.data_dir();
-    let directory = data.join("testnet");
-    fs::create_dir_all(&directory).unwrap();
-    make_pipe(&directory.join("10.1.0.2"));
-    std::os::unix::fs::symlink("/nowhere", directory.join("10.1.0.3")).unwrap();
-    let output = call(&sandbox, "ADD", "c1", &data).run();
-    assert_eq!(output.ips(), ["10.1.0.4", "fd00:1::2"]);
-    call(&sandbox, "DEL", "c1", &data).run().nothing();
 }
 
 #[test]
@@ -312,45 +303,4 @@ fn a_reservation_that_cant_be_read_fails_a_del_which_releases_the_others() {
     config["prevResult"]["pools"] = json!([{"subnet": "10.1.0.0/24"}]);
     let check = sandbox.call("ipam-da-host-local", "CHECK", &config);
     assert_eq!(check.run().code(), 11);
-}
-
-#[test]
-fn a_kill_between_link_and_unlink_costs_no_reservation_where_files_must_have_names() {
-    needs!("trace");
-    let sandbox = Sandbox::default();
-    let data = sandbox.data_dir();
-    let directory = data.join("testnet");
-    let trace = sandbox.root().join("trace");
-    let pools = json!([{"subnet": "10.1.0.0/24"}]);
-    let call = |command: &str, container: &str, words: &[&str]| {
-        let mut config = sandbox.config("1.1.0", &[], &json!({}));
-        config["prevResult"] = json!({ "pools": pools });
-        let call = sandbox.call("ipam-da-host-local", command, &config);
-        call.container(container)
-            .traced(&trace, &[&["-f"], words].concat())
-            .run()
-    };
-    call("ADD", "c1", &[]).result();
-    call("ADD", "c2", &["-e", "trace=openat"]).result();
-    // As on NFS or FUSE, a file without a name can't be created.
-    let opened = fs::read_to_string(&trace).unwrap();
-    let number = 1 + opened
-        .lines()
-        .position(|line| line.contains("O_TMPFILE"))
-        .unwrap();
-    let no_tmpfile = format!("inject=openat:error=EOPNOTSUPP:when={number}");
-    let kill = "inject=unlinkat:signal=KILL:when=2";
-    call("ADD", "c3", &["-e", &no_tmpfile, "-e", kill]);
-    let names = |path: &Path| std::os::unix::fs::MetadataExt::nlink(&fs::metadata(path).unwrap());
-    assert_eq!(names(&directory.join("10.1.0.4")), 2);
-    assert_eq!(names(&directory.join("unfinished.tmp")), 2);
-    // This call writes an index, like the one that c3 used.
-    call("DEL", "unknown", &[]).nothing();
-
-    call("ADD", "c4", &["-e", &no_tmpfile]).result();
-    let held: Vec<(String, String)> = sandbox.reservations("testnet");
-    let expected = [("2", "c1"), ("3", "c2"), ("4", "c3"), ("5", "c4")];
-    let expected = expected.map(|(n, id)| (format!("10.1.0.{n}"), format!("{id}\r\neth0")));
-    assert_eq!(held, expected);
-    assert!(!directory.join("unfinished.tmp").exists());
 }

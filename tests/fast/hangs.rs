@@ -61,42 +61,6 @@ fn a_delegate_past_its_time_is_ended_with_its_whole_group() {
     });
 }
 
-#[test]
-fn a_delegate_that_hangs_on_del_keeps_no_other_from_letting_go() {
-    let sandbox = Sandbox::default().with_script(
-        "hangs",
-        "case $CNI_COMMAND in ADD) printf '{\"ips\":[{\"address\":\"10.7.0.2/24\"}]}' ;; DEL) sleep 1000 ;; esac",
-    );
-    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]], "delegateTimeout": "10s", "result": "merge"});
-    let delegates = ["hangs", "ipam-ds-ranges", "ipam-da-host-local"];
-    let config = sandbox.config("1.1.0", &delegates, &ipam);
-    sandbox
-        .call("ipam-delegated", "ADD", &config)
-        .run()
-        .result();
-    let error = sandbox.call("ipam-delegated", "DEL", &config).run().error();
-    assert_eq!(error["code"], 11);
-    assert!(sandbox.reserved("testnet").is_empty());
-    // The next DEL tries it again.
-    assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
-    sandbox.write_executable("hangs", "#!/bin/sh\nexit 0");
-    sandbox
-        .call("ipam-delegated", "DEL", &config)
-        .run()
-        .nothing();
-    nothing_is_left(&sandbox);
-}
-
-#[test]
-fn a_delegate_within_its_time_is_left_alone() {
-    let sandbox = Sandbox::default();
-    let config = config(&sandbox, "ipam-ds-ranges", &json!({"delegateTimeout": 60}));
-    sandbox
-        .call("ipam-delegated", "ADD", &config)
-        .run()
-        .result();
-}
-
 fn signal(running: &Running, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
     kill_process(pid, signal).unwrap();
@@ -162,21 +126,6 @@ fn sigterm_ends_an_add_that_waits_for_its_input_or_for_its_reader() {
 }
 
 #[test]
-fn a_signal_between_delegates_rolls_back() {
-    // The signal comes while a delegate runs that ignores it.
-    let sandbox = Sandbox::default().with_script(
-        "signals",
-        "[ \"$CNI_COMMAND\" = ADD ] || exit 0\ntrap '' TERM; kill -TERM $PPID; sleep 0.1; echo '{\"ips\":[]}'",
-    );
-    for delegates in [["signals", "ipam-ds-ranges"], ["ipam-ds-ranges", "signals"]] {
-        let config = sandbox.config("1.1.0", &delegates, &json!({"subnet": "10.1.0.0/24"}));
-        let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
-        assert_eq!(error["code"], 106, "{error}");
-        del_leaves_nothing(&sandbox, &config);
-    }
-}
-
-#[test]
 fn a_result_that_nobody_hears_is_undone() {
     needs!("/usr/bin/jq");
     // The last delegate waits until the caller has ended.
@@ -233,61 +182,36 @@ fn is_refused_by_processes_that_stay(sandbox: &Sandbox, command: &str, config: &
 }
 
 #[test]
-fn a_killed_adds_delegate_that_hangs_is_named_and_not_ended() {
-    let sandbox = Sandbox::default().with_script("hangs", HANGS);
-    let mut config = config(&sandbox, "hangs", &json!({}));
-    config["cni.dev/valid-attachments"] = json!([]);
-    let running = sandbox.call("ipam-delegated", "ADD", &config).start();
-    // Its shell has started both.
-    let is_sleep = |line: &String| line.contains(" sleep 1000");
-    wait_for(|| {
-        sandbox
-            .processes()
-            .iter()
-            .filter(|process| is_sleep(process))
-            .count()
-            == 2
-    });
-    running.kill();
-    for command in ["DEL", "GC", "ADD"] {
-        is_refused_by_processes_that_stay(&sandbox, command, &config);
-        assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"], "{command}");
+fn a_killed_calls_delegate_that_hangs_is_named_and_not_ended() {
+    let hangs_once = "[ \"$CNI_COMMAND\" != ADD ] || { echo '{\"ips\":[]}'; exit; }\n\
+         [ ! -e \"${0%/*}/../begun\" ] || exit 0\n: > \"${0%/*}/../begun\"; sleep 1000 & sleep 1000";
+    for (killed, script) in [("ADD", HANGS), ("DEL", hangs_once)] {
+        let sandbox = Sandbox::default().with_script("hangs", script);
+        let mut config = config(&sandbox, "hangs", &json!({}));
+        config["cni.dev/valid-attachments"] = json!([]);
+        let call = |command| sandbox.call("ipam-delegated", command, &config);
+        if killed == "DEL" {
+            call("ADD").run().result();
+        }
+        let running = call(killed).start();
+        // The shell has started both.
+        wait_for(|| {
+            let processes = sandbox.processes().into_iter();
+            processes
+                .filter(|line| line.contains(" sleep 1000"))
+                .count()
+                == 2
+        });
+        running.kill();
+        let reserved = sandbox.reserved("testnet");
+        for command in ["DEL", "GC", "ADD"] {
+            is_refused_by_processes_that_stay(&sandbox, command, &config);
+            assert_eq!(sandbox.reserved("testnet"), reserved, "{command}");
+        }
+        harness::kill_all(&sandbox);
+        call("DEL").run().nothing();
+        nothing_is_left(&sandbox);
     }
-    harness::kill_all(&sandbox);
-    sandbox
-        .call("ipam-delegated", "DEL", &config)
-        .run()
-        .nothing();
-    nothing_is_left(&sandbox);
-}
-
-#[test]
-fn a_killed_dels_delegate_that_hangs_is_named_and_not_ended() {
-    let sandbox = Sandbox::default().with_script(
-        "hangs-once",
-        "[ \"$CNI_COMMAND\" != ADD ] || { echo '{\"ips\":[]}'; exit; }\n\
-         [ ! -e \"${0%/*}/../begun\" ] || exit 0\n: > \"${0%/*}/../begun\"; sleep 1000",
-    );
-    let config = config(&sandbox, "hangs-once", &json!({}));
-    sandbox
-        .call("ipam-delegated", "ADD", &config)
-        .run()
-        .result();
-    let running = sandbox.call("ipam-delegated", "DEL", &config).start();
-    wait_for(|| {
-        sandbox
-            .processes()
-            .iter()
-            .any(|line| line.contains(" sleep 1000"))
-    });
-    running.kill();
-    is_refused_by_processes_that_stay(&sandbox, "DEL", &config);
-    harness::kill_all(&sandbox);
-    sandbox
-        .call("ipam-delegated", "DEL", &config)
-        .run()
-        .nothing();
-    nothing_is_left(&sandbox);
 }
 
 #[test]
@@ -314,32 +238,5 @@ fn an_add_that_cannot_be_undone_in_time_fails_and_stays_recorded() {
     thread::scope(|scope| {
         scope.spawn(|| undo(Form::OneFile));
         scope.spawn(|| undo(Form::Separate));
-    });
-}
-
-#[test]
-fn an_add_fails_if_an_earlier_one_cannot_be_undone_in_time_which_stays_recorded() {
-    let kills = "[ \"$CNI_COMMAND\" = ADD ] || exit 0\nkill -9 $PPID; sleep 0.1; exit 1";
-    let add_again = |form| {
-        let sandbox = Sandbox::in_form(Flavour::Normal, form).with_script("kills", kills);
-        let config = config(&sandbox, "kills", &json!({}));
-        let call = |command| sandbox.call("ipam-delegated", command, &config);
-        assert_eq!(call("ADD").run().status.code(), None, "it is killed");
-        let lock = held_lock(&sandbox, "testnet");
-        let running = call("ADD").start();
-        let record = sandbox.state_dir().join("testnet/c1:eth0.json");
-        wait_for(|| fs::read_to_string(&record).is_ok_and(|text| text.contains("\"deleting\"")));
-        let pid = Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
-        kill_process(pid, Signal::TERM).unwrap();
-        let error = output_while(lock, running).error();
-        assert_eq!(error["code"], 11, "{error}");
-        assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"], "{error}");
-        assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"], "{error}");
-        call("DEL").run().nothing();
-        nothing_is_left(&sandbox);
-    };
-    thread::scope(|scope| {
-        scope.spawn(|| add_again(Form::OneFile));
-        scope.spawn(|| add_again(Form::Separate));
     });
 }

@@ -29,7 +29,6 @@ mod pools;
 mod recorded_calls;
 mod records;
 mod recursion;
-mod removed_delegates;
 mod repeated_add;
 mod rules;
 mod runtime_ranges;

@@ -118,12 +118,15 @@ fn an_add_without_a_result_is_a_failure() {
 }
 
 #[test]
-fn an_add_that_is_cancelled_at_its_end_is_undone() {
-    let mut script = Script::new(&[("a", Command::Add, Some(r#"{"a":1}"#))]);
-    script.cancelled_after = Some(1);
-    let failed = add(&script, &["a"], "").unwrap_err();
-    assert_eq!(failed.error.code, code::INTERRUPTED);
-    assert_eq!(script.log(), ["ADD a -", r#"DEL a {"a":1}"#]);
+fn an_add_that_is_cancelled_between_two_delegates_or_at_its_end_is_undone() {
+    let undone = ["ADD a -", r#"DEL a {"a":1}"#, r#"DEL b {"a":1}"#];
+    for (delegates, expected) in [(&["a", "b"][..], &undone[..]), (&["a"], &undone[..2])] {
+        let mut script = Script::new(&[("a", Command::Add, Some(r#"{"a":1}"#))]);
+        script.cancelled_after = Some(1);
+        let failed = add(&script, delegates, "").unwrap_err();
+        assert_eq!(failed.error.code, code::INTERRUPTED);
+        assert_eq!(script.log(), expected);
+    }
 }
 
 #[test]
