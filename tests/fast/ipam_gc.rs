@@ -192,22 +192,6 @@ echo '{"code": 120, "msg": "the server is away"}'; exit 1"#;
 }
 
 #[test]
-fn another_ipam_plugin_may_be_a_chain() {
-    let sandbox = Sandbox::default();
-    sandbox.write_executable(
-        "ipam-wrapped",
-        "#!/bin/sh\nexec \"${0%/*}/ipam-delegated\"\n",
-    );
-    let mut config = config(&sandbox, &json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]}));
-    let add = sandbox.call("ipam-delegated", "ADD", &config);
-    add.run().result();
-    config["ipam"]["type"] = json!("ipam-wrapped");
-    call(&sandbox, "STATUS", &config).nothing();
-    call(&sandbox, "GC", &config).nothing();
-    assert!(sandbox.reserved("testnet").is_empty());
-}
-
-#[test]
 fn an_ipam_plugin_without_gc_is_passed_over() {
     needs!("host-local");
     let sandbox = Sandbox::default().with_reference("host-local");

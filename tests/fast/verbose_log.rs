@@ -7,12 +7,10 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use harness::{CC, Call, FaultWalk, Flavour, Node, ORCHESTRATOR, Sandbox, StoppedClock, needs};
+use harness::{CC, Call, Flavour, Node, ORCHESTRATOR, Sandbox, StoppedClock, needs};
 use serde_json::json;
 
 const DAY: i64 = 24 * 60 * 60;
-const KEPT: usize = 7;
-
 /// A selector: it has no files except its log.
 const SELECTOR: &str = "ipam-ds-ranges";
 
@@ -180,45 +178,6 @@ fn a_link_under_the_name_of_today_or_tomorrow_is_not_followed() {
             assert_eq!(content.as_deref(), exists.then_some("precious"));
         }
     }
-}
-
-#[test]
-fn a_kill_at_midnight_leaves_at_most_one_file_more_and_the_next_day_removes_it() {
-    needs!(CC, "trace");
-    let logs = Logs::new();
-    logs.run_on_days(0..8);
-    let trace = logs.sandbox.root().join("trace");
-    let first_of_the_day = logs.selector_at(midnight_before(8));
-    let start = logs.sandbox.log_dir();
-    let (walk, output) = FaultWalk::record(first_of_the_day, &trace, start.to_str().unwrap());
-    output.result();
-    let concerns_files =
-        |name: &str| ["openat", "getdents64", "unlink", "write", "close", "statx"].contains(&name);
-    let points = walk.points.iter();
-    let points: Vec<_> = points.filter(|point| concerns_files(&point.name)).collect();
-    let mut kills = 0;
-    for (i, point) in points.iter().enumerate() {
-        let today = 9 + 2 * i64::try_from(i).unwrap();
-        let kill = format!("inject={}:signal=SIGKILL:when={}", point.name, point.time);
-        let output = logs
-            .selector_at(midnight_before(today))
-            .injected(&kill)
-            .run();
-        kills += usize::from(!output.status.success());
-        logs.run_on_days([today]);
-        let files = logs.files();
-        assert!(
-            (KEPT..=KEPT + 1).contains(&files.len()),
-            "{point}: {files:?}"
-        );
-        logs.run_on_days([today + 1]);
-        assert_eq!(logs.files(), names(today - 5..=today + 1), "{point}");
-    }
-    assert!(
-        2 * kills > points.len(),
-        "{kills} of {} points",
-        points.len()
-    );
 }
 
 #[test]

@@ -127,16 +127,3 @@ fn gc_asks_a_delegate_once_for_all_attachments_that_are_gone() {
     assert_eq!(commands, ["DEL", "VERSION", "DEL", "DEL", "DEL"]);
     assert!(sandbox.records("testnet").is_empty());
 }
-
-#[test]
-fn a_delegate_without_a_common_version_is_refused_with_its_own_words() {
-    let sandbox = Sandbox::default().with_script(
-        "ancient",
-        r#"[ "$CNI_COMMAND" != VERSION ] || { echo '{"cniVersion":"0.2.0","supportedVersions":["0.1.0","0.2.0"]}'; exit; }
-echo '{"code":1,"msg":"incompatible CNI versions","details":"config is 1.1.0"}'; exit 1"#,
-    );
-    let config = sandbox.config("1.1.0", &["ancient"], &json!({}));
-    let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
-    assert_eq!(error["code"], 1);
-    assert_eq!(error["msg"], "ancient: incompatible CNI versions");
-}

@@ -1,7 +1,7 @@
 //! Damaged record files: torn, of another user, unreadable, unwritable, too large.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 
 use harness::{Node, Sandbox, needs};
 use serde_json::{Value, json};
@@ -101,87 +101,6 @@ fn a_record_is_its_owners_alone_and_holds_no_more_than_came() {
 }
 
 #[test]
-fn a_failed_add_leaves_no_record() {
-    let sandbox = Sandbox::default();
-    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/30"}]]});
-    let config = sandbox.config("1.0.0", &["ipam-ds-ranges", "ipam-da-host-local"], &ipam);
-    sandbox.chain_call("ADD", "c1", &config).run().result();
-    for n in 0..20 {
-        assert_eq!(
-            sandbox
-                .chain_call("ADD", &format!("full{n}"), &config)
-                .run()
-                .code(),
-            11
-        );
-    }
-    assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
-    sandbox.chain_call("DEL", "c1", &config).run().nothing();
-    assert!(!sandbox.state_dir().join("testnet").exists());
-}
-
-/// strace's options that fail the first system call with this name and text.
-fn failing(trace: &str, name: &str, text: &str, error: &str) -> String {
-    let start = format!("{name}(");
-    let calls = trace.lines().filter(|line| line.starts_with(&start));
-    let at = calls.into_iter().position(|line| line.contains(text));
-    let when = at.unwrap_or_else(|| panic!("no {name} of {text} in {trace}")) + 1;
-    format!("inject={name}:error={error}:when={when}")
-}
-
-#[test]
-fn a_record_that_cannot_be_read_now_is_kept_and_nothing_is_released() {
-    needs!("trace");
-    let sandbox = Sandbox::default();
-    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
-    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
-    let mut config = sandbox.config("1.1.0", &delegates, &ipam);
-    config["cni.dev/valid-attachments"] = json!([]);
-    let trace = sandbox.root().join("trace");
-    let traced = |command: &str, expression: &str| {
-        let call = sandbox.call("ipam-delegated", command, &config);
-        call.traced(&trace, &["-e", expression]).run()
-    };
-    for command in ["DEL", "GC", "ADD"] {
-        sandbox.chain_call("ADD", "c1", &config).run().result();
-        traced(command, "trace=all");
-        let of_command = fs::read_to_string(&trace).unwrap();
-        sandbox.chain_call("DEL", "c1", &config).run().nothing();
-        sandbox.chain_call("ADD", "c1", &config).run().result();
-        let reserved = sandbox.reserved("testnet");
-        let mut points = vec![
-            ("openat", "c1:eth0.json"),
-            ("openat", "state/testnet"),
-            ("pread64", "adding"),
-            ("flock", "LOCK_EX|LOCK_NB"),
-        ];
-        if command == "GC" {
-            points.push(("getdents64", ""));
-        }
-        for (name, text) in points {
-            for error in ["EIO", "ENFILE", "ENOMEM"] {
-                let expression = failing(&of_command, name, text, error);
-                let code = traced(command, &expression).code();
-                // The ADD may open it at its second attempt.
-                let is_refused = code == 11 || command == "ADD" && code == 110;
-                assert!(is_refused, "{command} {expression}: {code}");
-                assert_eq!(
-                    sandbox.reserved("testnet"),
-                    reserved,
-                    "{command} {expression}"
-                );
-                assert_eq!(
-                    sandbox.records("testnet"),
-                    ["c1:eth0.json"],
-                    "{command} {expression}"
-                );
-            }
-        }
-        sandbox.chain_call("DEL", "c1", &config).run().nothing();
-    }
-}
-
-#[test]
 fn a_record_on_a_disk_that_is_read_only_is_used_all_the_same() {
     needs!("root");
     let sandbox = Sandbox::default();
@@ -225,21 +144,6 @@ fn a_record_that_another_user_may_not_open_is_neither_used_nor_replaced() {
         assert!(msg.contains("Permission denied"), "{command}: {msg}");
     }
     assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
-}
-
-#[test]
-fn a_link_that_leads_nowhere_in_the_place_of_the_folder_is_warned_of() {
-    let sandbox = Sandbox::default();
-    symlink("/nowhere/at/all", sandbox.state_dir()).unwrap();
-    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
-    let config = sandbox.config_of_one_range("1.1.0", &delegates, &json!({}));
-    sandbox.chain_call("STATUS", "", &config).run().nothing();
-    let output = sandbox.chain_call("ADD", "c1", &config).run();
-    assert_eq!(output.ips(), ["10.1.0.2"]);
-    let warning = "the attachment is not recorded";
-    assert!(output.stderr.contains(warning), "{output:?}");
-    sandbox.chain_call("DEL", "c1", &config).run().nothing();
-    assert!(sandbox.reserved("testnet").is_empty());
 }
 
 #[test]
