@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::thread;
 
 use harness::{ALLOCATOR, Flavour, Sandbox};
@@ -17,9 +18,8 @@ fn add(sandbox: &Sandbox, container: &str, pools: &Value) -> String {
         .join(" ")
 }
 
-fn gc(sandbox: &Sandbox, network: &str, pools: &Value, valid: &[&str]) -> harness::Output {
+fn gc(sandbox: &Sandbox, pools: &Value, valid: &[&str]) -> harness::Output {
     let mut config = sandbox.allocator_config(pools);
-    config["name"] = json!(network);
     let valid: Vec<Value> = valid
         .iter()
         .map(|id| json!({"containerID": id, "ifname": "eth0"}))
@@ -29,40 +29,25 @@ fn gc(sandbox: &Sandbox, network: &str, pools: &Value, valid: &[&str]) -> harnes
 }
 
 #[test]
-fn addresses_are_given_round_robin() {
-    let sandbox = Sandbox::default();
-    let pools = json!([{"subnet": "10.1.0.0/29"}]);
-    for (container, ip) in [("a", "10.1.0.2"), ("b", "10.1.0.3"), ("c", "10.1.0.4")] {
-        assert_eq!(add(&sandbox, container, &pools), ip);
-    }
-    sandbox.allocator_call("DEL", "a", &pools).run().nothing();
-    sandbox.allocator_call("DEL", "c", &pools).run().nothing();
-    // Not the address that was released last.
-    for (container, ip) in [
-        ("d", "10.1.0.5"),
-        ("e", "10.1.0.6"),
-        ("f", "10.1.0.2"),
-        ("g", "10.1.0.4"),
-    ] {
-        assert_eq!(add(&sandbox, container, &pools), ip);
-    }
-}
-
-#[test]
-fn the_files_are_those_of_host_local() {
+fn the_files_are_those_of_host_local_whatever_the_umask() {
     let sandbox = Sandbox::default();
     let pools = json!([{"subnet": "10.1.0.0/24"}, {"subnet": "fd00:1::/64"}]);
-    assert_eq!(add(&sandbox, "c1", &pools), "10.1.0.2 fd00:1::2");
+    let call = sandbox.allocator_call("ADD", "c1", &pools);
+    let call = call.through(&["sh", "-c", "umask 0; exec \"$0\""]);
+    assert_eq!(call.run().ips(), ["10.1.0.2", "fd00:1::2"]);
     let directory = sandbox.data_dir().join("testnet");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(
+        (mode(&sandbox.data_dir()), mode(&directory)),
+        (0o755, 0o755)
+    );
     let mut files: Vec<(String, String, u32)> = fs::read_dir(&directory)
         .unwrap()
+        .map(|entry| entry.unwrap())
         .map(|entry| {
-            let entry = entry.unwrap();
-            (
-                entry.file_name().into_string().unwrap(),
-                fs::read_to_string(entry.path()).unwrap(),
-                entry.metadata().unwrap().permissions().mode() & 0o777,
-            )
+            let name = entry.file_name().into_string().unwrap();
+            let path = entry.path();
+            (name, fs::read_to_string(&path).unwrap(), mode(&path))
         })
         .collect();
     files.sort();
@@ -151,15 +136,10 @@ fn a_requested_address_is_given_or_none() {
     let sandbox = Sandbox::default();
     let pools = |ip: &str| json!([{"subnet": "10.1.0.0/24", "requested-ip": ip}]);
     assert_eq!(add(&sandbox, "c1", &pools("10.1.0.77")), "10.1.0.77");
-    let error = sandbox
-        .allocator_call("ADD", "c2", &pools("10.1.0.77"))
-        .run()
-        .error();
-    assert_eq!(error["code"], 111);
-    assert!(
-        error["msg"].as_str().unwrap().contains("10.1.0.77"),
-        "{error}"
-    );
+    let taken = sandbox.allocator_call("ADD", "c2", &pools("10.1.0.77"));
+    let holder = "10.1.0.77, requested of pool 0 of network testnet (10.1.0.1-10.1.0.254), is \
+                  reserved already to c1 eth0";
+    taken.run().refused(111, holder);
     assert_eq!(sandbox.reserved("testnet"), ["10.1.0.77"]);
     // A requested address leaves the rotation where it is.
     assert_eq!(
@@ -267,36 +247,13 @@ fn old_reservations_without_an_interface_are_understood() {
     fs::create_dir_all(sandbox.data_dir().join("testnet")).unwrap();
     let file = sandbox.data_dir().join("testnet/10.1.0.2");
     fs::write(&file, "c1").unwrap();
-    gc(&sandbox, "testnet", &pools, &["c1"]).nothing();
+    gc(&sandbox, &pools, &["c1"]).nothing();
     assert!(file.exists());
     sandbox.allocator_call("DEL", "c1", &pools).run().nothing();
     assert!(!file.exists());
     fs::write(&file, "c1").unwrap();
-    gc(&sandbox, "testnet", &pools, &["c2"]).nothing();
+    gc(&sandbox, &pools, &["c2"]).nothing();
     assert!(!file.exists());
-}
-
-#[test]
-fn an_unreadable_last_reserved_ip_only_loses_the_rotation() {
-    for (content, next) in [
-        ("10.1.0.9", "10.1.0.10"),
-        ("10.1.0.9\n", "10.1.0.10"),
-        ("10.1.0.254", "10.1.0.2"),
-        ("10.99.0.1", "10.1.0.2"),
-        ("", "10.1.0.2"),
-        ("garbage", "10.1.0.2"),
-        ("\u{0}\u{0}", "10.1.0.2"),
-    ] {
-        let sandbox = Sandbox::default();
-        let directory = sandbox.data_dir().join("testnet");
-        fs::create_dir_all(&directory).unwrap();
-        fs::write(directory.join("last_reserved_ip.0"), content).unwrap();
-        assert_eq!(
-            add(&sandbox, "c1", &json!([{"subnet": "10.1.0.0/24"}])),
-            next,
-            "{content:?}"
-        );
-    }
 }
 
 #[test]
@@ -315,13 +272,13 @@ fn gc_keeps_valid_attachments_and_what_is_no_reservation() {
     ] {
         fs::write(directory.join(name), content).unwrap();
     }
-    gc(&sandbox, "testnet", &pools, &["b", "unknown"]).nothing();
+    gc(&sandbox, &pools, &["b", "unknown"]).nothing();
     assert_eq!(sandbox.reserved("testnet"), ["10.1.0.3"]);
     for name in ["README", "10.1.0", "lock", "last_reserved_ip.0"] {
         assert!(directory.join(name).exists(), "{name}");
     }
     // With an empty list, no attachment is valid.
-    gc(&sandbox, "testnet", &pools, &[]).nothing();
+    gc(&sandbox, &pools, &[]).nothing();
     assert!(sandbox.reserved("testnet").is_empty());
 }
 
@@ -355,7 +312,7 @@ fn a_reservation_that_cant_be_read_is_left_alone() {
     let directory = sandbox.data_dir().join("testnet/10.1.0.2");
     fs::create_dir_all(&directory).unwrap();
     assert_eq!(add(&sandbox, "c1", &pools), "10.1.0.3");
-    gc(&sandbox, "testnet", &pools, &[]).nothing();
+    gc(&sandbox, &pools, &[]).nothing();
     assert!(directory.exists());
     assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
 }
@@ -379,4 +336,55 @@ fn del_logs_how_many_addresses_it_released_and_is_silent_on_stderr() {
     assert_eq!(released(&id[..12]), "0");
     assert_eq!(released(id), "2");
     assert_eq!(released(id), "0");
+}
+
+#[test]
+fn ipv6_addresses_that_embed_ipv4_ones_are_ipv6() {
+    let sandbox = Sandbox::default();
+    let pools = json!([{"subnet": "::fffe:0:0/95"}, {"subnet": "0.0.0.0/29"}]);
+    let directory = sandbox.data_dir().join("testnet");
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("last_reserved_ip.0"), "::ffff:0.0.0.1").unwrap();
+    let run =
+        |command: &str, container: &str| sandbox.allocator_call(command, container, &pools).run();
+    assert_eq!(run("ADD", "c1").ips(), ["::ffff:0.0.0.2", "0.0.0.2"]);
+    assert_eq!(run("ADD", "c2").ips(), ["::ffff:0.0.0.3", "0.0.0.3"]);
+    run("DEL", "c1").nothing();
+    assert_eq!(sandbox.reserved("testnet"), ["0.0.0.3", "::ffff:0.0.0.3"]);
+    let mut config = sandbox.config("1.1.0", &[], &json!({}));
+    let ips = json!([{"address": "::ffff:0.0.0.3/95"}, {"address": "0.0.0.3/29"}]);
+    config["prevResult"] = json!({"pools": pools, "ips": ips});
+    let check = |container: &str| {
+        sandbox
+            .call(ALLOCATOR, "CHECK", &config)
+            .container(container)
+            .run()
+    };
+    check("c2").nothing();
+    assert_eq!(check("c1").code(), 112);
+}
+
+/// A crashed host-local leaves empty and truncated files.
+#[test]
+fn a_full_pool_gives_out_its_empty_files_and_gc_removes_the_other_torn_ones() {
+    let pools = json!([{"subnet": "10.1.0.0/29"}]);
+    for torn in ["", "c9\r\n", "\0\0\0"] {
+        let sandbox = Sandbox::default();
+        let call = |command: &str, id: &str| sandbox.allocator_call(command, id, &pools).run();
+        for n in 0..5 {
+            call("ADD", &format!("c{n}")).result();
+        }
+        assert_eq!(call("ADD", "d").code(), 11);
+        // `: > 10.1.0.4` doesn't change the directory.
+        fs::write(sandbox.data_dir().join("testnet/10.1.0.4"), torn).unwrap();
+        if !torn.is_empty() {
+            assert_eq!(call("ADD", "d").code(), 11, "{torn:?}");
+            gc(&sandbox, &pools, &["c0", "c1", "c2", "c3", "c4"]).nothing();
+            assert_eq!(sandbox.reserved("testnet").len(), 4);
+        }
+        call("STATUS", "-").nothing();
+        assert_eq!(call("ADD", "d").ips(), ["10.1.0.4"]);
+        assert_eq!(call("ADD", "e").code(), 11);
+        assert_eq!(call("STATUS", "-").code(), 50);
+    }
 }

@@ -72,16 +72,6 @@ fn a_requested_address_that_is_reserved_is_not_there_for_an_add() {
 }
 
 #[test]
-fn what_is_no_directory_where_one_should_be_is_not_ready() {
-    let sandbox = Sandbox::default();
-    fs::create_dir(sandbox.data_dir()).unwrap();
-    fs::write(sandbox.data_dir().join("testnet"), "").unwrap();
-    call(&sandbox, "ADD", &pools(), &json!({})).run().error();
-    let status = call(&sandbox, "STATUS", &pools(), &json!({})).run();
-    assert_eq!(status.code(), 50);
-}
-
-#[test]
 fn a_selector_whose_pools_depend_on_the_container_needs_the_directory_of_named_pools() {
     let sandbox = Sandbox::default();
     let rules = json!({"pools": {"web": {"subnet": "10.1.0.0/24"}}, "rules": [{"pools": ["web"]}]});

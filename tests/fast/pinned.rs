@@ -73,27 +73,6 @@ fn a_second_container_of_one_rule_is_refused_and_the_first_is_named() {
 }
 
 #[test]
-fn nobody_else_is_given_a_pinned_address_on_request() {
-    let sandbox = Sandbox::default();
-    let config = config(&sandbox);
-    let add = |name: &str, ip: &str| {
-        let call = sandbox.call("ipam-delegated", "ADD", &config);
-        call.container(&format!("{name}-{ip}"))
-            .env("CNI_ARGS", format!("IgnoreUnknown=1;NAME={name};IP={ip}"))
-            .run()
-    };
-    let error = add("x", "10.30.0.1").error();
-    assert_eq!(error["code"], 111);
-    assert_eq!(
-        error["msg"],
-        "ipam-ds-rules: CNI_ARGS: 10.30.0.1 of pool db is pinned by another rule"
-    );
-    assert_eq!(add("first", "10.30.0.2").code(), 7);
-    assert_eq!(add("x", "10.30.0.2").ips(), ["10.30.0.2"]);
-    assert_eq!(add("first", "10.30.0.1").ips(), ["10.30.0.1"]);
-}
-
-#[test]
 fn an_address_that_is_pinned_while_somebody_has_it_waits_until_it_is_free() {
     let sandbox = Sandbox::default();
     let pinned = config(&sandbox);

@@ -274,18 +274,3 @@ fn nomad_adds_again_after_a_boot_with_the_same_id_at_the_same_path() {
     assert!(sandbox.reserved("pools").is_empty());
     assert!(sandbox.records("mynet").is_empty());
 }
-
-#[test]
-fn a_pod_names_its_pool_in_an_annotation() {
-    let sandbox = Sandbox::default();
-    let rules = json!([{
-        "when": {"annotation:owner": ["hmeng", "chosen"]},
-        "pools": ["${annotation:owner}"],
-    }]);
-    replay(&sandbox, "cri-o-pod-add", &rules).result();
-    assert_eq!(sandbox.reserved("pools"), ["10.78.0.2"]);
-    // A pod without the annotation is refused by these rules.
-    let error = replay(&sandbox, "containerd-pod-add", &rules).error();
-    assert_eq!(error["code"], 7, "{error}");
-    assert_eq!(sandbox.reserved("pools").len(), 1);
-}

@@ -119,22 +119,6 @@ fn what_was_chosen_on_add_counts_until_del() {
 }
 
 #[test]
-fn both_addresses_are_released_though_one_pool_is_another_today_and_no_record_is_left() {
-    let sandbox = Sandbox::default();
-    let mut config = sandbox.config("1.1.0", &CHAIN, &catalogue());
-    config["ipam"]["rules"] = json!([{"pools": ["web", "${annotation:p}"]}]);
-    config["runtimeConfig"] = json!({"io.kubernetes.cri.pod-annotations": {"p": "db"}});
-    let added = sandbox.pod_call("ADD", &config, "dev", "p").run().result();
-    fs::remove_dir_all(sandbox.state_dir()).unwrap();
-    config["runtimeConfig"] = json!({"io.kubernetes.cri.pod-annotations": {"p": "rest"}});
-    config["prevResult"] = added;
-    sandbox.pod_call("DEL", &config, "dev", "p").run().nothing();
-    for pool in ["web", "db"] {
-        assert_eq!(sandbox.reserved(pool), [""; 0], "{pool}");
-    }
-}
-
-#[test]
 fn a_tenants_full_pool_makes_the_node_unready_for_nobody() {
     let sandbox = Sandbox::default();
     let ipam = json!({
@@ -151,75 +135,6 @@ fn a_tenants_full_pool_makes_the_node_unready_for_nobody() {
     assert!(msg.ends_with("all 2 are reserved, 3 are excluded"), "{msg}");
     sandbox.pod_call("STATUS", &config, "", "").run().nothing();
     assert_eq!(add("other", "d").ips(), ["10.2.0.2"]);
-}
-
-#[test]
-fn a_refusal_lists_the_facts() {
-    let sandbox = Sandbox::default();
-    let ipam = json!({"pools": {"p": {"subnet": "10.1.0.0/24"}},
-                      "rules": [{"when": {"A": "1"}, "pools": ["p"]}]});
-    let config = sandbox.config("1.1.0", &CHAIN, &ipam);
-    let error = sandbox.pod_call("ADD", &config, "prod", "a").run().error();
-    assert_eq!(error["code"], 7);
-    assert_eq!(
-        error["msg"],
-        concat!(
-            "ipam-ds-rules: no rule of ipam.rules and ipam.poolsDir holds for ",
-            r#"IgnoreUnknown="1", K8S_POD_NAME="a", K8S_POD_NAMESPACE="prod", "#,
-            r#"containerID="prod-a", ifname="eth0", network="testnet""#
-        )
-    );
-    // Unreadable facts fail before any rule is tried.
-    let mut labels = config.clone();
-    labels["args"] = json!({"cni": {"labels": {"a": "b"}}});
-    let error = sandbox.pod_call("ADD", &labels, "prod", "a").run().error();
-    assert_eq!(
-        error["msg"],
-        "ipam-ds-rules: args.cni.labels: invalid type: map, expected a sequence"
-    );
-}
-
-#[test]
-fn a_pool_without_ranges_is_handed_on_by_its_name() {
-    let sandbox = Sandbox::default().with_script(
-        "lan-allocator",
-        r#"[ "$CNI_COMMAND" = ADD ] || exit 0
-           cat > "${0%/*}/../stdin"
-           echo '{"cniVersion":"1.0.0","ips":[{"address":"192.0.2.7/24"}]}'"#,
-    );
-    let ipam =
-        json!({"pools": {"lan": {"vlan": 7}}, "rules": [{"pools": ["lan"], "ip": "192.0.2.7"}]});
-    let config = sandbox.config("1.0.0", &["ipam-ds-rules", "lan-allocator"], &ipam);
-    let output = sandbox.pod_call("ADD", &config, "prod", "a").run();
-    assert_eq!(output.ips(), ["192.0.2.7"]);
-    let given: Value =
-        serde_json::from_slice(&fs::read(sandbox.root().join("stdin")).unwrap()).unwrap();
-    assert_eq!(
-        given["prevResult"]["pools"],
-        json!([{"name": "lan", "vlan": 7, "requested-ip": "192.0.2.7", "rule": "ipam.rules[0]"}])
-    );
-}
-
-#[test]
-fn the_static_selector_hands_on_what_is_configured() {
-    let sandbox = Sandbox::default();
-    let chain = ["ipam-ds-static", "ipam-da-host-local"];
-    let ipam = json!({"pools": [
-        {"name": "blue", "subnet": "10.1.0.0/24", "requested-ip": "10.1.0.77"},
-        {"subnet": "fd00::/64"},
-    ]});
-    let config = sandbox.config("1.1.0", &chain, &ipam);
-    let run = |command: &str| sandbox.call("ipam-delegated", command, &config).run();
-    assert_eq!(run("ADD").ips(), ["10.1.0.77", "fd00::2"]);
-    assert_eq!(sandbox.reserved("pools"), ["10.1.0.77"]);
-    run("DEL").nothing();
-    assert_eq!(sandbox.reserved("pools"), [""; 0]);
-    let none = sandbox.config("1.1.0", &chain, &json!({}));
-    let error = sandbox.call("ipam-delegated", "ADD", &none).run().error();
-    assert_eq!(
-        error["msg"],
-        "ipam-ds-static: ipam.pools is missing: it must be an array of pools"
-    );
 }
 
 #[test]
@@ -280,37 +195,4 @@ fn check_finds_an_address_of_a_pool_that_was_renamed() {
         sandbox.pod_call("CHECK", &config, "dev", "p").run().code(),
         112
     );
-}
-
-#[test]
-fn a_pool_has_one_rotation_at_any_place_in_a_rule() {
-    let sandbox = Sandbox::default();
-    let ipam = json!({
-        "pools": {"a": {"subnet": "10.1.0.0/24"}, "b": {"subnet": "10.2.0.0/24"}},
-        "rules": [{"when": {"K8S_POD_NAME": "first"}, "pools": ["a"]}, {"pools": ["b", "a"]}],
-    });
-    let config = sandbox.config("1.1.0", &CHAIN, &ipam);
-    let run = |command: &str, pod: &str| sandbox.pod_call(command, &config, "dev", pod).run();
-    assert_eq!(run("ADD", "first").ips(), ["10.1.0.2"]);
-    run("DEL", "first").nothing();
-    assert_eq!(run("ADD", "second").ips(), ["10.2.0.2", "10.1.0.3"]);
-}
-
-#[test]
-fn a_selector_that_is_in_a_chain_twice_is_checked_with_both_choices() {
-    let sandbox = Sandbox::default().with_script(
-        "sel",
-        r#"[ "$CNI_COMMAND" = ADD ] || exit 0
-           if grep -q '"pools"'; then second=',{"name":"p1","subnet":"10.2.0.0/24"}'; fi
-           echo '{"cniVersion":"1.1.0","pools":[{"name":"p0","subnet":"10.1.0.0/24"}'"${second-}"']}'"#,
-    );
-    let chain = ["sel", "sel", "ipam-da-host-local"];
-    let mut config = sandbox.config("1.1.0", &chain, &json!({}));
-    let run = |command: &str, config: &Value| sandbox.call("ipam-delegated", command, config).run();
-    let added = run("ADD", &config).result();
-    assert_eq!(harness::answer_of(&added), ["10.1.0.2", "10.2.0.2"]);
-    config["prevResult"] = added;
-    run("CHECK", &config).nothing();
-    fs::remove_file(sandbox.data_dir().join("pools/10.2.0.2")).unwrap();
-    assert_eq!(run("CHECK", &config).code(), 112);
 }

@@ -68,45 +68,10 @@ fn status_without_ranges_is_refused_unless_the_runtime_may_give_some() {
 }
 
 #[test]
-fn add_without_the_runtimes_ranges_is_refused() {
-    let sandbox = Sandbox::default();
-    let error = call(&sandbox, "ADD", None).run().error();
-    assert_eq!(error["code"], 7);
-    assert_eq!(
-        error["msg"],
-        "ipam-ds-ranges: ipam.ranges is missing or empty: no range is configured to give addresses from"
-    );
-}
-
-#[test]
 fn del_without_the_runtimes_ranges_releases_all_and_succeeds_with_nothing_reserved() {
     let sandbox = Sandbox::default();
     call(&sandbox, "DEL", None).run().nothing();
     call(&sandbox, "ADD", ranges()).run().result();
     call(&sandbox, "DEL", None).run().nothing();
     assert!(sandbox.reserved("testnet").is_empty());
-}
-
-#[test]
-fn an_allocator_alone_without_ranges_refuses_add_and_status_alone() {
-    let sandbox = Sandbox::default();
-    let mut config = sandbox.config("1.1.0", &[], &json!({}));
-    config["capabilities"] = json!({"ipRanges": true});
-    config["cni.dev/valid-attachments"] = json!([]);
-    config["prevResult"] = json!({"ips": []});
-    for command in ["GC", "STATUS", "CHECK"] {
-        let selected = sandbox.call("ipam-ds-ranges", command, &config).run();
-        assert_eq!(selected.result()["pools"], json!([]), "{command}");
-    }
-    config["prevResult"]["pools"] = json!([]);
-    for command in ["GC", "DEL"] {
-        let output = sandbox.call("ipam-da-host-local", command, &config).run();
-        output.nothing();
-    }
-    // This chain has no selector, so each ADD is refused.
-    let status = sandbox.call("ipam-da-host-local", "STATUS", &config).run();
-    assert_eq!(status.code(), 50, "{status:?}");
-    for plugin in ["ipam-ds-ranges", "ipam-da-host-local"] {
-        assert_eq!(sandbox.call(plugin, "ADD", &config).run().code(), 7);
-    }
 }

@@ -118,17 +118,6 @@ fn del_and_check_find_the_pool_without_a_selectors_pools() {
 }
 
 #[test]
-fn del_without_a_selector_finds_the_named_pool_beside_the_networks_own() {
-    let shared = Shared::new();
-    let pools = json!([{"subnet": "10.9.0.0/24"}, {"name": "blue", "subnet": "10.1.0.0/24"}]);
-    shared.call_with("ADD", "red", "c1", &pools).run().result();
-    shared.without_pools("DEL", "red", "c1").nothing();
-    for directory in ["red", "pools"] {
-        assert!(shared.0.reserved(directory).is_empty(), "{directory}");
-    }
-}
-
-#[test]
 fn looking_for_the_pool_makes_nothing_in_directories_of_others() {
     let shared = Shared::new();
     let other = shared.0.data_dir().join("other");
@@ -139,22 +128,6 @@ fn looking_for_the_pool_makes_nothing_in_directories_of_others() {
     shared.without_pools("GC", "red", "nobody").nothing();
     assert_eq!(fs::read_dir(&other).unwrap().count(), 1);
     assert_eq!(fs::metadata(&other).unwrap().modified().unwrap(), before);
-}
-
-#[test]
-fn an_add_that_was_killed_on_one_network_costs_no_address_of_another() {
-    needs!("trace");
-    for call_number in 1..=1 {
-        let shared = Shared::new();
-        let inject = format!("inject=linkat:signal=KILL:when={call_number}");
-        let add = shared.call_with("ADD", "red", "c1", &Shared::pools());
-        add.injected(&inject).run();
-        shared.call("DEL", "red", "c1").nothing();
-        let ip = shared.add("green", "c1");
-        shared.call("GC", "red", "nobody").nothing();
-        assert_eq!(shared.files(), [file(&ip, "c1\r\neth0\r\ngreen")]);
-        assert_ne!(shared.add("red", "c2"), ip);
-    }
 }
 
 /// A space with the name of network `red`, which had its pool without a name before.
@@ -209,55 +182,4 @@ fn a_network_cannot_have_the_name_of_a_shared_directory() {
         shared.call("GC", network, "c1").nothing();
     }
     assert!(shared.files().is_empty());
-}
-
-/// A border between two pools is moved while containers have addresses on both sides, and while
-/// an ADD is between its selector and its allocator.
-#[test]
-fn no_change_of_borders_gives_an_address_twice() {
-    let shared = Shared::new();
-    let border = |low: bool| {
-        let (a, b) = if low { (3, 4) } else { (11, 12) };
-        let range = |start: u8, end: u8| {
-            json!({"subnet": "10.1.0.0/28", "gateway": "10.9.9.9",
-                "rangeStart": format!("10.1.0.{start}"), "rangeEnd": format!("10.1.0.{end}")})
-        };
-        let pool = |name: &str, mut range: Value| {
-            range["name"] = json!(name);
-            json!([range])
-        };
-        [pool("a", range(1, a)), pool("b", range(b, 14))]
-    };
-    let mut given = Vec::new();
-    for (i, low) in [true, false, true, false].into_iter().enumerate() {
-        for (j, pools) in border(low).iter().enumerate() {
-            let container = format!("c{i}{j}");
-            // The pools that a selector chose before the border was moved again.
-            let stopped = &border(!low)[j];
-            for (network, pools) in [("red", pools), ("green", stopped)] {
-                let output = shared.call_with("ADD", network, &container, pools).run();
-                if output.status.success() {
-                    given.extend(output.ips());
-                } else {
-                    assert_eq!(output.code(), 11, "{output:?}");
-                }
-            }
-        }
-    }
-    given.sort();
-    assert!(given.len() > 10, "{given:?}");
-    let mut reserved = shared.0.reserved("pools");
-    reserved.sort();
-    assert_eq!(given, reserved);
-    // Each is released, on whichever side of the border it is now.
-    let [a, _] = border(true);
-    for (ip, holder) in shared.files() {
-        let mut lines = holder.split("\r\n");
-        let (container, network) = (lines.next().unwrap(), lines.nth(1).unwrap());
-        shared
-            .call_with("DEL", network, container, &a)
-            .run()
-            .nothing();
-        assert!(!shared.0.reserved("pools").contains(&ip));
-    }
 }

@@ -69,26 +69,3 @@ fn a_key_has_the_same_address_in_another_data_dir_and_leaves_the_rotation() {
     names.sort();
     assert_eq!(names, ["10.1.0.2", "last_reserved_ip.pool", "lock"]);
 }
-
-#[test]
-fn a_key_whose_address_somebody_else_has_gets_the_next_one() {
-    let sandbox = Sandbox::default();
-    let config = config(&sandbox, "10.1.0.0/30");
-    // The only address.
-    let first = run(&sandbox, "ADD", &config, Some("a"), "a");
-    assert_eq!(first.ips(), ["10.1.0.2"]);
-    assert_eq!(run(&sandbox, "ADD", &config, Some("a"), "a2").code(), 11);
-
-    let config = self::config(&sandbox, "10.2.0.0/29");
-    let all: Vec<String> = (0..5)
-        .map(|i| {
-            let ips = run(&sandbox, "ADD", &config, Some("b"), &format!("b{i}")).ips();
-            ips[0].clone()
-        })
-        .collect();
-    for (one, next) in all.iter().zip(&all[1..]) {
-        let last = |ip: &str| ip.rsplit('.').next().unwrap().parse::<u8>().unwrap();
-        let expected = if last(one) == 6 { 2 } else { last(one) + 1 };
-        assert_eq!(last(next), expected, "{all:?}");
-    }
-}

@@ -47,19 +47,6 @@ fn what_is_certainly_no_directory_hinders_no_del_and_no_gc() {
 }
 
 #[test]
-fn a_file_in_the_place_of_the_networks_directory_keeps_no_address_of_a_named_pool() {
-    let sandbox = Sandbox::default();
-    let config = sandbox.allocator_config(&blue());
-    for command in ["DEL", "GC"] {
-        fs::create_dir_all(sandbox.data_dir()).unwrap();
-        fs::write(sandbox.data_dir().join("testnet"), "").unwrap();
-        sandbox.call(ALLOCATOR, "ADD", &config).run().result();
-        sandbox.call(ALLOCATOR, command, &config).run().nothing();
-        assert!(sandbox.reserved("pools").is_empty());
-    }
-}
-
-#[test]
 fn a_network_name_that_no_directory_can_have_is_refused_if_one_would_be_made() {
     let sandbox = Sandbox::default();
     let name = "n".repeat(256);
