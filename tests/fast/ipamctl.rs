@@ -3,7 +3,6 @@
 mod check;
 mod check_lists;
 mod collection;
-mod explain;
 mod faults;
 mod large;
 mod listing;

@@ -60,82 +60,39 @@ pub(super) const OURS: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
 
 #[test]
 fn each_trap_is_found_and_its_key_named() {
-    let ranges = || json!({"ranges": [[{"subnet": "10.77.0.0/24"}]]});
+    let ranges = json!({"ranges": [[{"subnet": "10.77.0.0/24"}]]});
     let none = json!({});
     let with = |key: &str, value: Value| {
-        let mut ipam = ranges();
-        ipam.as_object_mut().unwrap().insert(key.to_owned(), value);
+        let mut ipam = ranges.clone();
+        ipam[key] = value;
         ipam
     };
-    assert_found(
-        "1.0.0",
-        &["ipam-ds-ranges", "no-such"],
-        &ranges(),
-        &none,
-        "ipam.delegates[1]",
-    );
-    assert_found(
-        "1.0.0",
-        &["ipam-ds-ranges", "old-plugin"],
-        &ranges(),
-        &none,
-        "ipam.delegates[1]",
-    );
-    assert_found(
-        "1.0.0",
-        &OURS,
-        &ranges(),
-        &json!({"type": "old-plugin"}),
-        "plugins[0].type",
-    );
-    assert_found(
-        "1.0.0",
-        &["ipam-ds-ranges"],
-        &ranges(),
-        &none,
-        "ipam.delegates[0]",
-    );
-    assert_found(
-        "1.0.0",
-        &["ipam-da-host-local"],
-        &ranges(),
-        &none,
-        "ipam.delegates[0]",
-    );
-    assert_found(
-        "1.0.0",
-        &OURS,
-        &with("delegateTimeout", json!("soon")),
-        &none,
-        "ipam.delegateTimeout",
-    );
-    assert_found("1.0.0", &OURS, &json!({}), &none, "ipam.ranges");
-    assert_found(
-        "1.0.0",
-        &OURS,
-        &json!({"ranges": [[{"subnet": "10.77.0.9/24"}]]}),
-        &none,
-        "ipam.ranges[0][0].subnet",
-    );
     let two = json!({"ranges": [[{"subnet": "10.77.0.0/24"}, {"subnet": "10.79.0.0/24"}]]});
-    assert_found(
-        "1.0.0",
-        &OURS,
-        &two,
-        &json!({"isGateway": true}),
-        "isGateway",
+    let wrong = json!({"ranges": [[{"subnet": "10.77.0.9/24"}]]});
+    let timeout = with("delegateTimeout", json!("soon"));
+    let ranges = &ranges;
+    let find = |delegates: &[&str], ipam: &Value, key: &str| {
+        assert_found("1.0.0", delegates, ipam, &none, key);
+    };
+    find(&["ipam-ds-ranges", "no-such"], ranges, "ipam.delegates[1]");
+    find(
+        &["ipam-ds-ranges", "old-plugin"],
+        ranges,
+        "ipam.delegates[1]",
     );
-    assert_found("1.1.0", &OURS, &ranges(), &none, "plugins");
-    assert_found("0.2.0", &OURS, &ranges(), &none, "cniVersion");
-}
-
-#[test]
-fn a_capability_beside_the_type_needs_no_range() {
-    let sandbox = sandbox();
-    let mut config = sandbox.config("1.0.0", &OURS, &json!({}));
-    config["capabilities"] = json!({"ipRanges": true});
-    sandbox.write_conflist("10-testnet.conflist", &config);
-    assert_eq!(keys(&sandbox), [""; 0]);
+    find(&["ipam-ds-ranges"], ranges, "ipam.delegates[0]");
+    find(&["ipam-da-host-local"], ranges, "ipam.delegates[0]");
+    find(&OURS, &timeout, "ipam.delegateTimeout");
+    find(&OURS, &none, "ipam.ranges");
+    find(&OURS, &wrong, "ipam.ranges[0][0].subnet");
+    let found = |version: &str, ipam: &Value, plugin: Value, key: &str| {
+        assert_found(version, &OURS, ipam, &plugin, key);
+    };
+    let old = json!({"type": "old-plugin"});
+    found("1.0.0", ranges, old, "plugins[0].type");
+    found("1.0.0", &two, json!({"isGateway": true}), "isGateway");
+    found("1.1.0", ranges, json!({}), "plugins");
+    found("0.2.0", ranges, json!({}), "cniVersion");
 }
 
 #[test]

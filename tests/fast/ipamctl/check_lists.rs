@@ -55,20 +55,18 @@ fn ipam_gc_before_the_main_plugin_or_with_another_ipam_section_is_found() {
 }
 
 #[test]
-fn ranges_that_no_runtime_is_asked_for_are_found() {
+fn ranges_that_no_runtime_is_asked_for_are_found_and_others_are_not_needed() {
     let sandbox = sandbox();
     let found = |plugins: Value| {
         write_list(&sandbox, "10-testnet.conflist", "1.0.0", &plugins);
         keys(&sandbox)
     };
-    let main = main_plugin(&sandbox, &OURS, &json!({}));
-    assert_eq!(found(json!([main])), ["ipam.ranges"]);
+    let mut main = main_plugin(&sandbox, &OURS, &json!({}));
     // Only the main plugin's declaration counts.
-    let mut other = main.clone();
-    other["type"] = json!("macvlan");
-    other["ipam"] = json!(null);
-    other["capabilities"] = json!({"ipRanges": true});
+    let other = json!({"type": "macvlan", "capabilities": {"ipRanges": true}});
     assert_eq!(found(json!([main, other])), ["ipam.ranges"]);
+    main["capabilities"] = json!({"ipRanges": true});
+    assert_eq!(found(json!([main])), [""; 0]);
 }
 
 #[test]

@@ -7,29 +7,8 @@ use std::path::Path;
 use harness::{Sandbox, needs, repository};
 use serde_json::{Value, json};
 
+use super::check_lists::as_nobody;
 use super::{GONE, THERE, add, id, json_of, network, status};
-
-#[test]
-fn pools_counts_what_is_reserved_free_and_excluded() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    for i in 1..=3 {
-        add(&sandbox, &config, &id(&format!("a{i}")), THERE);
-    }
-    let pools = json_of(&sandbox, &["pools"]);
-    let pool = &pools[0];
-    for (key, value) in [
-        ("size", 237),
-        ("reserved", 3),
-        ("free", 234),
-        ("excluded", 16),
-    ] {
-        assert_eq!(pool[key], value, "{key}");
-    }
-    assert_eq!(pool["networks"], json!(["testnet"]));
-    let text = sandbox.ipamctl(&["pools"]).run();
-    assert!(text.stdout.contains("10.77.0.1-10.77.0.254"), "{text:?}");
-}
 
 #[test]
 fn ls_names_holder_pod_and_state() {
@@ -85,22 +64,6 @@ fn directories_of_host_local_are_shown_without_a_conflist_and_without_a_record()
 }
 
 #[test]
-fn the_pool_of_the_reference_host_local_is_shown_with_its_ranges() {
-    needs!("host-local");
-    let sandbox = Sandbox::default().with_reference("host-local");
-    let ipam =
-        json!({"type": "host-local", "dataDir": sandbox.data_dir(), "subnet": "10.2.0.0/28"});
-    let config = json!({"cniVersion": "1.0.0", "name": "plain", "type": "bridge", "ipam": ipam});
-    sandbox.write_conflist("plain.conflist", &config);
-    sandbox.call("host-local", "ADD", &config).run().result();
-    let pools = json_of(&sandbox, &["pools"]);
-    assert_eq!(
-        (&pools[0]["size"], &pools[0]["reserved"]),
-        (&json!(13), &json!(1))
-    );
-}
-
-#[test]
 fn show_finds_a_container_by_a_unique_beginning_and_lists_its_chain() {
     let sandbox = Sandbox::default();
     let config = network(&sandbox);
@@ -122,60 +85,6 @@ fn show_finds_a_container_by_a_unique_beginning_and_lists_its_chain() {
     assert_eq!(status(&ambiguous), Some(2));
     // The message has both full IDs.
     assert!(ambiguous.stderr.contains(&id("a1")) && ambiguous.stderr.contains(&id("a2")));
-}
-
-#[test]
-fn show_by_address_says_as_much_as_show_by_id() {
-    let sandbox = Sandbox::default();
-    let ranges = json!({"ranges": [[{"subnet": "10.77.0.0/24"}], [{"subnet": "fd00:77::/64"}]]});
-    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
-    let config = sandbox.config("1.0.0", &delegates, &ranges);
-    sandbox.write_conflist("10-testnet.conflist", &config);
-    for name in ["a1", "a2"] {
-        add(&sandbox, &config, &id(name), THERE);
-    }
-    let by_id = json_of(&sandbox, &["show", "a1"]);
-    assert_eq!(by_id[0]["addresses"].as_array().unwrap().len(), 2);
-    for ip in ["10.77.0.2", "fd00:77::2"] {
-        assert_eq!(json_of(&sandbox, &["show", ip]), by_id, "{ip}");
-    }
-    // Without its record, too, except for the values from the record.
-    std::fs::remove_dir_all(sandbox.state_dir()).unwrap();
-    let shown = json_of(&sandbox, &["show", "10.77.0.2"]);
-    assert_eq!(shown[0]["addresses"], by_id[0]["addresses"]);
-}
-
-#[test]
-fn an_address_in_two_networks_must_be_named_with_its_network() {
-    let sandbox = Sandbox::default();
-    for network in ["one", "two"] {
-        let folder = sandbox.data_dir().join(network);
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("10.1.0.2"), format!("c-{network}\r\neth0")).unwrap();
-    }
-    let both = sandbox.ipamctl(&["show", "10.1.0.2"]).run();
-    assert!(both.stderr.contains("choose by --network"), "{both:?}");
-    let two = json_of(&sandbox, &["show", "10.1.0.2", "--network", "two"]);
-    assert_eq!(two[0]["containerID"], "c-two");
-}
-
-#[test]
-fn a_map_has_sixteen_rows_for_a_24() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), THERE);
-    let text = sandbox.ipamctl(&["map", "testnet"]).run().stdout;
-    let rows: Vec<&str> = text
-        .lines()
-        .filter(|line| line.starts_with("10.77.0."))
-        .collect();
-    assert_eq!(rows.len(), 16, "{text}");
-    assert_eq!(rows[0], "10.77.0.0          G █ · · · · · · · · · · · · ·");
-    assert!(rows[4].ends_with(&" ×".repeat(16)), "{text}");
-    assert_eq!(
-        json_of(&sandbox, &["map", "testnet"]),
-        json_of(&sandbox, &["pools"])
-    );
 }
 
 #[test]
@@ -220,18 +129,6 @@ fn everything(folder: &Path) -> Vec<(String, u64, i64)> {
 }
 
 #[test]
-fn a_broken_conflist_is_named_and_the_others_go_on() {
-    let sandbox = Sandbox::default();
-    network(&sandbox);
-    sandbox.write_conf("05-broken.conflist", "{");
-    let output = sandbox.ipamctl(&["pools"]).run();
-    assert!(output.stderr.contains("05-broken.conflist"), "{output:?}");
-    assert!(output.stdout.contains("testnet"), "{output:?}");
-    // The networks of the damaged conflist aren't shown.
-    assert_eq!(status(&output), Some(2));
-}
-
-#[test]
 fn without_a_conflist_there_is_nothing_and_that_is_said() {
     let sandbox = Sandbox::default();
     let output = sandbox.ipamctl(&["pools"]).run();
@@ -263,37 +160,12 @@ fn a_record_of_a_newer_version_is_shown_as_such() {
 }
 
 #[test]
-fn foreign_files_are_passed_over() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), THERE);
-    for folder in [sandbox.data_dir(), sandbox.state_dir()] {
-        for i in 0..2_000 {
-            fs::write(folder.join("testnet").join(format!("foreign-{i}")), "x").unwrap();
-        }
-    }
-    assert_eq!(json_of(&sandbox, &["ls"]).as_array().unwrap().len(), 1);
-}
-
-#[test]
 fn who_may_not_read_is_told_which_file_and_that_it_wants_root() {
     needs!("root");
     let sandbox = Sandbox::default();
     let config = network(&sandbox);
     add(&sandbox, &config, &id("a1"), THERE);
-    let open = |path: &Path| {
-        use std::os::unix::fs::PermissionsExt;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    };
-    open(sandbox.root());
-    // Not in a home directory, which another user may not enter.
-    let copy = sandbox.root().join("ipamctl");
-    fs::copy(sandbox.ipamctl(&[]).executable(), &copy).unwrap();
-    let output = sandbox
-        .ipamctl(&["ls"])
-        .with_executable(copy)
-        .as_user(65_534)
-        .run();
+    let output = as_nobody(&sandbox, &["ls"]);
     let path = sandbox.state_dir().display().to_string();
     assert!(
         output.stderr.contains(&path) && output.stderr.contains("root"),

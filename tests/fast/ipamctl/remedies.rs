@@ -93,50 +93,6 @@ fn each_command_that_leaks_prints_releases_its_leak_and_nothing_else() {
 }
 
 #[test]
-fn an_address_without_an_interface_is_released_alone() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, "c1", THERE);
-    for words in [&["10.77.0.50"][..], &["10.77.0.50", "--network", "testnet"]] {
-        reserve(&sandbox, "testnet", "10.77.0.50", "c1");
-        let output = sandbox.ipamctl(&[&["release"], words].concat()).run();
-        assert_eq!(status(&output), Some(0), "{output:?}");
-        assert_eq!(sandbox.reserved("testnet"), ["10.77.0.2"], "{output:?}");
-        assert_eq!(sandbox.records("testnet").len(), 1);
-    }
-    // `gc` as well.
-    reserve(&sandbox, "testnet", "10.77.0.50", "c1");
-    let words = ["gc", "--older-than", "0s", "--yes", "--valid", "-"];
-    let output = sandbox.ipamctl(&words).run();
-    assert!(
-        output.stdout.contains("(10.77.0.50): released"),
-        "{output:?}"
-    );
-    assert_eq!(sandbox.reserved("testnet"), ["10.77.0.2"], "{output:?}");
-}
-
-#[test]
-fn a_word_with_two_meanings_releases_nothing() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, "10.77.0.3", THERE);
-    add(&sandbox, &config, "other", THERE);
-    let refused = sandbox.ipamctl(&["release", "10.77.0.3"]).run();
-    assert_eq!(status(&refused), Some(2), "{refused:?}");
-    assert!(
-        refused.stderr.contains("the container ID of"),
-        "{refused:?}"
-    );
-    assert_eq!(sandbox.reserved("testnet").len(), 2);
-    let output = sandbox.ipamctl(&["release", "10.77.0.2"]).run();
-    assert_eq!(status(&output), Some(0), "{output:?}");
-    assert_eq!(sandbox.reserved("testnet"), ["10.77.0.3"]);
-    let output = sandbox.ipamctl(&["release", "10.77.0.3"]).run();
-    assert_eq!(status(&output), Some(0), "{output:?}");
-    assert_eq!(sandbox.reserved("testnet"), [""; 0]);
-}
-
-#[test]
 fn a_release_doesnt_wait_longer_than_it_is_told_for_the_lock_of_a_directory() {
     let sandbox = Sandbox::default();
     let config = network(&sandbox);
@@ -182,18 +138,4 @@ fn a_release_has_one_bound_for_all_delegates() {
     assert_eq!(names.map(has_begun), [true, false], "{output:?}");
     // The next release calls them again.
     assert_eq!(sandbox.records("testnet").len(), 1);
-}
-
-#[test]
-fn an_address_of_a_renamed_network_is_released_by_its_file() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), GONE);
-    fs::remove_dir_all(sandbox.state_dir()).unwrap();
-    let mut renamed = config.clone();
-    renamed["name"] = json!("new");
-    sandbox.write_conflist("10-testnet.conflist", &renamed);
-    let output = sandbox.ipamctl(&["release", "10.77.0.2"]).run();
-    assert!(output.stdout.contains("by its file only"), "{output:?}");
-    assert_eq!(sandbox.reserved("testnet"), [""; 0]);
 }
