@@ -108,18 +108,11 @@ network_config_dir = {:?}
         self.run_command(options, name, process).output().unwrap()
     }
 
-    /// Starts a container on the network; returns its ID.
+    /// Starts a container on the network, which sleeps; returns its ID.
     #[track_caller]
-    pub fn start(&self, name: &str, cni_args: &str) -> String {
-        stdout(self.start_command(name, cni_args).output().unwrap())
-    }
-
-    /// The command that starts a container which sleeps.
-    pub fn start_command(&self, name: &str, cni_args: &str) -> Command {
+    pub fn start(&self, name: &str) -> String {
         let options = ["--detach", "--network=testnet"];
-        let mut command = self.run_command(&options, name, &["/bin/sleep", "1000"]);
-        command.env("CNI_ARGS", cni_args);
-        command
+        stdout(self.run(&options, name, &["/bin/sleep", "1000"]))
     }
 
     /// Runs a podman command that must succeed; returns its stdout.

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 /// The delegates of the network.
 const DELEGATES: [&str; 2] = ["ipam-ds-rules", "ipam-da-host-local"];
 
-/// A conflist for `bridge` with these rules. `bridge` serves one IPv4 subnet, so the pools `web`,
-/// `db` and `rest` are slices of one, from 10.77.1.10, 10.77.2.10 and 10.77.3.10 on.
+/// A conflist for `bridge` with these rules. `bridge` serves one IPv4 subnet, so the pools `web` and
+/// `db` are slices of one, from 10.77.1.10 and 10.77.2.10 on.
 pub fn conflist(sandbox: &Sandbox, rules: &Value) -> Value {
     let slice = |n: u8| {
         json!({
@@ -17,7 +17,7 @@ pub fn conflist(sandbox: &Sandbox, rules: &Value) -> Value {
         })
     };
     let ipam = json!({
-        "pools": {"web": slice(1), "db": slice(2), "rest": slice(3)},
+        "pools": {"web": slice(1), "db": slice(2)},
         "rules": rules,
     });
     let ipam = sandbox.config("1.0.0", &DELEGATES, &ipam)["ipam"].clone();
@@ -40,12 +40,11 @@ pub fn address_in(output: &str) -> String {
     address.unwrap_or_else(|| panic!("{output}")).to_owned()
 }
 
-/// The reservations of one of the pools `web`, `db` and `rest`, which lie in one directory.
+/// The reservations of the pool `web` or `db`, which lie in one directory.
 pub fn reservations_of(sandbox: &Sandbox, pool: &str) -> Vec<(String, String)> {
     let prefix = match pool {
         "web" => "10.77.1.",
-        "db" => "10.77.2.",
-        _ => "10.77.3.",
+        _ => "10.77.2.",
     };
     let mut all = sandbox.reservations("pools");
     all.retain(|(ip, _)| ip.starts_with(prefix));

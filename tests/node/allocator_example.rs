@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use harness::{Sandbox, needs};
+use harness::{Output, Sandbox, needs};
 use serde_json::{Value, json};
 
 struct Chain {
@@ -32,6 +32,10 @@ impl Chain {
         let ipam = json!({"ranges": ranges, "tableDir": self.table_dir(),
             "routes": [{"dst": "0.0.0.0/0"}]});
         self.sandbox.config("1.1.0", &self.delegates, &ipam)
+    }
+
+    fn run(&self, command: &str, container: &str, config: &Value) -> Output {
+        self.sandbox.chain_call(command, container, config).run()
     }
 
     /// The reserved addresses with their holders.
@@ -66,11 +70,7 @@ fn two_addresses() -> Value {
 fn each_pool_yields_an_address_and_the_answer_has_the_routes() {
     let chain = chain();
     let ranges = json!([[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd00::/64"}]]);
-    let result = chain
-        .sandbox
-        .chain_call("ADD", "a", &chain.config(&ranges))
-        .run()
-        .result();
+    let result = chain.run("ADD", "a", &chain.config(&ranges)).result();
     assert_eq!(harness::answer_of(&result), ["10.1.0.2", "fd00::2"]);
     assert_eq!(result["ips"][0]["gateway"], "10.1.0.1");
     assert_eq!(result["routes"], json!([{"dst": "0.0.0.0/0"}]));
@@ -81,11 +81,8 @@ fn each_pool_yields_an_address_and_the_answer_has_the_routes() {
 fn a_second_add_is_refused_with_110_and_the_first_ones_address_stays() {
     let chain = chain();
     let config = chain.config(&two_addresses());
-    assert_eq!(
-        chain.sandbox.chain_call("ADD", "a", &config).run().ips(),
-        ["10.1.0.2"]
-    );
-    let allocator = |config: &Value| chain.sandbox.chain_call("ADD", "a", config).run();
+    assert_eq!(chain.run("ADD", "a", &config).ips(), ["10.1.0.2"]);
+    let allocator = |config: &Value| chain.run("ADD", "a", config);
     assert_eq!(allocator(&config).code(), 110);
     // The chain refuses by its record. Without a record, the allocator refuses.
     let error = allocator(&chain.without_record(&config)).error();
@@ -98,46 +95,23 @@ fn a_second_add_is_refused_with_110_and_the_first_ones_address_stays() {
 fn a_full_pool_is_code_11_on_add_and_50_on_status_and_nothing_of_the_others_is_kept() {
     let chain = chain();
     let config = chain.config(&two_addresses());
-    chain
-        .sandbox
-        .chain_call("STATUS", "", &config)
-        .run()
-        .nothing();
+    chain.run("STATUS", "", &config).nothing();
     for container in ["a", "b"] {
-        chain
-            .sandbox
-            .chain_call("ADD", container, &config)
-            .run()
-            .result();
+        chain.run("ADD", container, &config).result();
     }
     let full = "ipam-da-table: pool testnet: 2 addresses of 10.1.0.2-10.1.0.3 are reserved";
-    let error = chain
-        .sandbox
-        .chain_call("STATUS", "", &config)
-        .run()
-        .error();
+    let error = chain.run("STATUS", "", &config).error();
     assert_eq!((&error["code"], &error["msg"]), (&json!(50), &json!(full)));
 
     let mut both = vec![json!([{"subnet": "10.9.0.0/24"}])];
     both.extend(two_addresses().as_array().unwrap().clone());
-    let error = chain
-        .sandbox
-        .chain_call("ADD", "c", &chain.config(&json!(both)))
-        .run()
-        .error();
+    let error = chain.run("ADD", "c", &chain.config(&json!(both))).error();
     assert_eq!((&error["code"], &error["msg"]), (&json!(11), &json!(full)));
     assert_eq!(chain.reserved().len(), 2);
 
     // A released address is given again.
-    chain
-        .sandbox
-        .chain_call("DEL", "a", &config)
-        .run()
-        .nothing();
-    assert_eq!(
-        chain.sandbox.chain_call("ADD", "c", &config).run().ips(),
-        ["10.1.0.2"]
-    );
+    chain.run("DEL", "a", &config).nothing();
+    assert_eq!(chain.run("ADD", "c", &config).ips(), ["10.1.0.2"]);
 }
 
 #[test]
@@ -145,37 +119,20 @@ fn a_requested_address_is_given_or_refused_with_111() {
     let chain = chain();
     let mut config = chain.config(&json!([[{"subnet": "10.1.0.0/24"}]]));
     config["runtimeConfig"] = json!({"ips": ["10.1.0.77"]});
-    assert_eq!(
-        chain.sandbox.chain_call("ADD", "a", &config).run().ips(),
-        ["10.1.0.77"]
-    );
-    assert_eq!(
-        chain.sandbox.chain_call("ADD", "b", &config).run().code(),
-        111
-    );
+    assert_eq!(chain.run("ADD", "a", &config).ips(), ["10.1.0.77"]);
+    assert_eq!(chain.run("ADD", "b", &config).code(), 111);
     config["runtimeConfig"] = Value::Null;
-    assert_eq!(
-        chain.sandbox.chain_call("ADD", "c", &config).run().ips(),
-        ["10.1.0.78"]
-    );
+    assert_eq!(chain.run("ADD", "c", &config).ips(), ["10.1.0.78"]);
 }
 
 #[test]
 fn check_fails_with_112_once_the_address_is_gone() {
     let chain = chain();
     let mut config = chain.config(&two_addresses());
-    config["prevResult"] = chain.sandbox.chain_call("ADD", "a", &config).run().result();
-    chain
-        .sandbox
-        .chain_call("CHECK", "a", &config)
-        .run()
-        .nothing();
+    config["prevResult"] = chain.run("ADD", "a", &config).result();
+    chain.run("CHECK", "a", &config).nothing();
     fs::write(chain.table_dir().join("table.json"), "[]").unwrap();
-    let error = chain
-        .sandbox
-        .chain_call("CHECK", "a", &config)
-        .run()
-        .error();
+    let error = chain.run("CHECK", "a", &config).error();
     assert_eq!(error["code"], 112);
     assert_eq!(
         error["msg"],
@@ -191,31 +148,23 @@ fn del_and_gc_release_this_networks_reservations_alone() {
     other["name"] = json!("othernet");
     for config in [&config, &other] {
         for container in ["a", "b"] {
-            chain
-                .sandbox
-                .chain_call("ADD", container, config)
-                .run()
-                .result();
+            chain.run("ADD", container, config).result();
         }
     }
     let mut unpooled = config.clone();
     unpooled["ipam"]["delegates"] = json!(["ipam-da-table"]);
     let unpooled = chain.without_record(&unpooled);
     for _ in 0..2 {
-        chain
-            .sandbox
-            .chain_call("DEL", "a", &unpooled)
-            .run()
-            .nothing();
+        chain.run("DEL", "a", &unpooled).nothing();
         assert_eq!(chain.reserved().len(), 3);
     }
     let mut gc = chain.without_record(&other);
     gc["cni.dev/valid-attachments"] = json!([{"containerID": "a", "ifname": "eth0"}]);
-    chain.sandbox.chain_call("GC", "", &gc).run().nothing();
+    chain.run("GC", "", &gc).nothing();
     let ip = |ip: &str, container: &str| (ip.to_owned(), container.to_owned());
     assert_eq!(chain.reserved(), [ip("10.1.0.3", "b"), ip("10.1.0.2", "a")]);
     gc["cni.dev/valid-attachments"] = Value::Null;
-    chain.sandbox.chain_call("GC", "", &gc).run().nothing();
+    chain.run("GC", "", &gc).nothing();
     assert_eq!(chain.reserved(), [ip("10.1.0.3", "b")]);
 }
 
@@ -227,15 +176,9 @@ fn networks_that_share_a_named_pool_share_its_addresses() {
     let mut config = chain.config(&Value::Null);
     config["ipam"]["pools"] = json!({"blue": {"subnet": "10.1.0.0/24"}});
     config["args"] = json!({"cni": {"labels": [{"key": "pool", "value": "blue"}]}});
-    assert_eq!(
-        chain.sandbox.chain_call("ADD", "a", &config).run().ips(),
-        ["10.1.0.2"]
-    );
+    assert_eq!(chain.run("ADD", "a", &config).ips(), ["10.1.0.2"]);
     config["name"] = json!("othernet");
-    assert_eq!(
-        chain.sandbox.chain_call("ADD", "a", &config).run().ips(),
-        ["10.1.0.3"]
-    );
+    assert_eq!(chain.run("ADD", "a", &config).ips(), ["10.1.0.3"]);
 }
 
 #[test]

@@ -99,29 +99,3 @@ fn two_allocators_that_ignore_each_other_are_merged() {
     sandbox.call("ipam-delegated", "ADD", &config).run().error();
     assert!(sandbox.reserved("testnet").is_empty());
 }
-
-#[test]
-fn a_delegate_between_selector_and_allocator_may_ignore_what_it_is_given() {
-    needs!("static");
-    // Like static, this delegate passes no result on.
-    let sandbox = Sandbox::default().with_reference("static");
-    let ipam = json!({
-        "addresses": [{"address": "10.9.0.9/24"}],
-        "ranges": [[{"subnet": "10.1.0.0/24"}]],
-        "result": "merge"
-    });
-    let delegates = ["ipam-ds-ranges", "static", "ipam-da-host-local"];
-    let mut config = sandbox.config("1.0.0", &delegates, &ipam);
-    let output = sandbox.call("ipam-delegated", "ADD", &config).run();
-    assert_eq!(output.ips(), ["10.9.0.9", "10.1.0.2"]);
-    let result = output.result();
-    assert!(result.get("pools").is_none(), "{result}");
-    config["prevResult"] = result;
-    for command in ["CHECK", "DEL"] {
-        sandbox
-            .call("ipam-delegated", command, &config)
-            .run()
-            .nothing();
-    }
-    assert!(sandbox.reserved("testnet").is_empty());
-}

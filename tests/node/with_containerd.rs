@@ -46,21 +46,3 @@ fn container_ids_lead_to_two_pools_and_to_a_pinned_address() {
     assert!(reservations_of(sandbox, "db").is_empty());
     assert!(sandbox.records("testnet").is_empty());
 }
-
-#[test]
-fn ctr_passes_neither_labels_nor_annotations() {
-    let rules = json!([
-        {"when": {"label:pool": "web"}, "pools": ["web"]},
-        {"when": {"pool": "web"}, "pools": ["web"]},
-        {"when": {"annotation:pool": "db"}, "pools": ["db"]},
-        {"pools": ["rest"]},
-    ]);
-    let Some(containerd) = Containerd::new(&rules) else {
-        return;
-    };
-    let options = ["--label=pool=web", "--annotation=pool=db"];
-    let run = containerd.start("default", "one", &options);
-    assert_eq!(containerd.address("default", "one"), "10.77.3.10/16");
-    containerd.kill("default", "one", run);
-    assert!(reservations_of(&containerd.sandbox, "rest").is_empty());
-}

@@ -2,6 +2,8 @@
 //!
 //! All of its files are in a sandbox, or in folders that are private to a test node.
 
+use std::fs;
+
 use harness::Podman;
 use harness::runtimes::{reservation, reservations_of};
 use serde_json::{Value, json};
@@ -20,10 +22,10 @@ fn names_lead_to_two_pools_and_to_a_pinned_address() {
     let Some(podman) = Podman::new(&by_name()) else {
         return;
     };
-    let web = podman.start("web-1", "");
+    let web = podman.start("web-1");
     // The pinned address is the first of the pool, and is kept free for its container.
-    let db = podman.start("db-1", "");
-    let pinned = podman.start("db-0", "");
+    let db = podman.start("db-1");
+    let pinned = podman.start("db-0");
     assert_eq!(podman.address("web-1"), "10.77.1.10/16");
     assert_eq!(podman.address("db-0"), "10.77.2.10/16");
     assert_eq!(podman.address("db-1"), "10.77.2.11/16");
@@ -55,53 +57,11 @@ fn names_lead_to_two_pools_and_to_a_pinned_address() {
 }
 
 #[test]
-fn podmans_own_cni_args_are_facts() {
-    let rules = json!([
-        {"when": {"K8S_POD_NAMESPACE": "prod"}, "pools": ["db"]},
-        {"pools": ["rest"]},
-    ]);
-    let Some(podman) = Podman::new(&rules) else {
-        return;
-    };
-    podman.start("one", "K8S_POD_NAMESPACE=prod");
-    podman.start("two", "");
-    assert_eq!(podman.address("one"), "10.77.2.10/16");
-    assert_eq!(podman.address("two"), "10.77.3.10/16");
-    podman.must(&["rm", "--force", "--time=0", "one", "two"]);
-    assert!(reservations_of(&podman.sandbox, "db").is_empty());
-    assert!(reservations_of(&podman.sandbox, "rest").is_empty());
-}
-
-#[test]
-fn a_second_container_of_a_pinned_address_is_refused() {
-    let Some(podman) = Podman::new(&by_name()) else {
-        return;
-    };
-    let first = podman.start("db-0", "");
-    // The last value of a key counts.
-    let second = podman.start_command("other", "K8S_POD_NAME=db-0").output();
-    let second = second.unwrap();
-    assert!(!second.status.success());
-    let said = String::from_utf8_lossy(&second.stderr);
-    assert!(
-        said.contains("10.77.2.10") && said.contains(&first),
-        "{said}"
-    );
-    let sandbox = &podman.sandbox;
-    assert_eq!(
-        reservations_of(sandbox, "db"),
-        [reservation("10.77.2.10", &first)]
-    );
-    podman.must(&["rm", "--force", "--time=0", "db-0", "other"]);
-    assert!(reservations_of(sandbox, "db").is_empty());
-}
-
-#[test]
 fn a_container_is_started_again_after_a_boot_that_podman_makes_no_del_for() {
     let Some(podman) = Podman::new(&by_name()) else {
         return;
     };
-    let id = podman.start("db-0", "");
+    let id = podman.start("db-0");
     assert_eq!(podman.address("db-0"), "10.77.2.10/16");
     podman.lose_power();
     podman.must(&["start", "db-0"]);
@@ -115,14 +75,32 @@ fn a_container_is_started_again_after_a_boot_that_podman_makes_no_del_for() {
     assert!(sandbox.records("testnet").is_empty());
 }
 
+/// podman never repeats a DEL that has failed.
 #[test]
-fn a_container_without_a_matching_rule_is_refused() {
+fn a_del_that_has_failed_since_an_engine_was_away_is_made_up_for_by_gc() {
     let Some(podman) = Podman::new(&by_name()) else {
         return;
     };
-    let refused = podman.start_command("cache", "").output().unwrap();
-    assert!(!refused.status.success());
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(said.contains("ipam-ds-rules"), "{said}");
-    assert!(podman.sandbox.records("testnet").is_empty());
+    let sandbox = &podman.sandbox;
+    let away = sandbox.root().join("away");
+    let engine = format!(
+        "#!/bin/sh\n[ ! -e {} ] || exit 1\nexec \"${{0%/*}}/ipam-da-host-local\"\n",
+        away.display()
+    );
+    sandbox.write_executable("engine", &engine);
+    let conflist = sandbox.conf_dir().join("testnet.conflist");
+    let list = fs::read_to_string(&conflist).unwrap();
+    fs::write(&conflist, list.replace("ipam-da-host-local", "engine")).unwrap();
+    podman.start("web-1");
+    fs::write(&away, "").unwrap();
+    let remove = ["rm", "--force", "--time=0", "web-1"];
+    podman.command(&remove).output().unwrap();
+    fs::remove_file(&away).unwrap();
+    assert_eq!(sandbox.reserved("pools").len(), 1, "its DEL has failed");
+    assert_eq!(sandbox.records("testnet").len(), 1);
+
+    let gc = sandbox.ipamctl(&["gc"]).run();
+    assert!(gc.status.success(), "{gc:?}");
+    assert!(sandbox.reserved("pools").is_empty(), "{gc:?}");
+    assert!(sandbox.records("testnet").is_empty(), "{gc:?}");
 }

@@ -53,7 +53,7 @@ fn podman_runs_the_plugins_of_the_package_and_a_purge_keeps_what_a_container_has
     let unit = root.join("lib/systemd/system/ipamctl-gc.service");
     let unit = fs::read_to_string(unit).unwrap();
     assert!(unit.contains("=/usr/sbin/ipamctl "), "{unit}");
-    let container = podman.start("web-1", "");
+    let container = podman.start("web-1");
     assert_eq!(podman.address("web-1"), "10.77.1.10/16");
     let mut ls = Command::new(tool.join(TOOL));
     ls.arg("--conf-dir").arg(&configuration).arg("ls");

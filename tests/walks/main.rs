@@ -3,7 +3,6 @@
 //!
 //! Needs: strace, host-local. Takes ten seconds; whole walks, some minutes.
 
-mod allocator_faults;
 mod chain_faults;
 mod under_fire;
 
