@@ -6,6 +6,7 @@ mod allocator_example;
 mod bridges_and_subnets;
 mod dhcp;
 mod differential;
+mod failed_dels;
 mod ipam_gc_behind_bridge;
 mod manual;
 mod merged;

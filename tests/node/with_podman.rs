@@ -2,8 +2,6 @@
 //!
 //! All of its files are in a sandbox, or in folders that are private to a test node.
 
-use std::fs;
-
 use harness::Podman;
 use harness::runtimes::{reservation, reservations_of};
 use serde_json::{Value, json};
@@ -73,34 +71,4 @@ fn a_container_is_started_again_after_a_boot_that_podman_makes_no_del_for() {
     podman.must(&["rm", "--force", "--time=0", "db-0"]);
     assert!(reservations_of(sandbox, "db").is_empty());
     assert!(sandbox.records("testnet").is_empty());
-}
-
-/// podman never repeats a DEL that has failed.
-#[test]
-fn a_del_that_has_failed_since_an_engine_was_away_is_made_up_for_by_gc() {
-    let Some(podman) = Podman::new(&by_name()) else {
-        return;
-    };
-    let sandbox = &podman.sandbox;
-    let away = sandbox.root().join("away");
-    let engine = format!(
-        "#!/bin/sh\n[ ! -e {} ] || exit 1\nexec \"${{0%/*}}/ipam-da-host-local\"\n",
-        away.display()
-    );
-    sandbox.write_executable("engine", &engine);
-    let conflist = sandbox.conf_dir().join("testnet.conflist");
-    let list = fs::read_to_string(&conflist).unwrap();
-    fs::write(&conflist, list.replace("ipam-da-host-local", "engine")).unwrap();
-    podman.start("web-1");
-    fs::write(&away, "").unwrap();
-    let remove = ["rm", "--force", "--time=0", "web-1"];
-    podman.command(&remove).output().unwrap();
-    fs::remove_file(&away).unwrap();
-    assert_eq!(sandbox.reserved("pools").len(), 1, "its DEL has failed");
-    assert_eq!(sandbox.records("testnet").len(), 1);
-
-    let gc = sandbox.ipamctl(&["gc"]).run();
-    assert!(gc.status.success(), "{gc:?}");
-    assert!(sandbox.reserved("pools").is_empty(), "{gc:?}");
-    assert!(sandbox.records("testnet").is_empty(), "{gc:?}");
 }

@@ -1,0 +1,200 @@
+//! A container runtime without Kubernetes: `crictl` makes pod sandboxes, and removes them.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::machine::CGROUP_MOUNTS;
+use super::pod_image;
+use super::runtime::ContainerRuntime;
+use crate::kubernetes_programs;
+use crate::runtimes::conflist;
+use crate::{Cgroup, Node, PLUGINS, Sandbox, skip};
+
+/// Longest wait for an expected event.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// A runtime on a test node, with the network `testnet`. All of its processes end with the node.
+pub struct PodSandboxes {
+    node: Node,
+    runtime: ContainerRuntime,
+    /// The plugins' folders, as in other tests. Its plugins are copied into the node's folder.
+    pub sandbox: Sandbox,
+    daemon: Child,
+    _cgroup: Cgroup,
+    _disk: TempDir,
+}
+
+impl PodSandboxes {
+    /// Starts the runtime with a network of these rules and delegates. Reports and returns `None` if
+    /// the machine can't run it.
+    pub fn new(
+        runtime: ContainerRuntime,
+        sandbox: Sandbox,
+        rules: &Value,
+        delegates: &[&str],
+    ) -> Option<Self> {
+        let disk = TempDir::new().unwrap();
+        let image = pod_image::make(disk.path());
+        let image = image.map_err(crate::skip_for).ok()?;
+        make_disk(disk.path(), runtime, &sandbox, rules, delegates);
+        let cgroup = Cgroup::named(sandbox.root().file_name()?.to_str()?);
+        let script = format!(
+            "set -e
+mount -t tmpfs none /run
+mkdir -p /run/netns /run/lock
+for folder in etc opt var/lib var/log; do mount --bind {disk}/$folder /$folder; done
+{CGROUP_MOUNTS}
+ip link set lo up
+mount --make-rshared /
+echo ready
+read -r _ || true",
+            disk = disk.path().display()
+        );
+        let node = Node::holding(&["pid", "uts", "cgroup"], Some(&cgroup), &script);
+        let node = node.map_err(|reason| skip(&reason)).ok()?;
+        let daemon = start(&node, runtime, &sandbox);
+        let pods = Self {
+            node,
+            runtime,
+            sandbox,
+            daemon,
+            _cgroup: cgroup,
+            _disk: disk,
+        };
+        pods.wait_for_runtime();
+        pods.must(&runtime.load(&image));
+        Some(pods)
+    }
+
+    fn wait_for_runtime(&self) {
+        let started = Instant::now();
+        while !self.sh(&self.crictl("version")).status.success() {
+            let log = fs::read_to_string(self.log()).unwrap_or_default();
+            assert!(started.elapsed() < PATIENCE, "{log}");
+            sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn log(&self) -> PathBuf {
+        log_of(&self.sandbox)
+    }
+
+    /// Starts a pod sandbox; returns its ID.
+    #[track_caller]
+    pub fn start(&self, name: &str) -> String {
+        let pod = json!({
+            "metadata": {"name": name, "uid": name, "namespace": "shop", "attempt": 1},
+            "log_directory": "/var/log",
+            "linux": {"cgroup_parent": "/pods"},
+        });
+        let file = self.sandbox.root().join("pod.json");
+        fs::write(&file, pod.to_string()).unwrap();
+        self.must(&self.crictl(&format!("runp {}", file.display())))
+    }
+
+    /// Stops a pod sandbox, which runs DEL. The runtime may report its failure.
+    pub fn stop(&self, id: &str) -> Output {
+        self.sh(&self.crictl(&format!("stopp {id}")))
+    }
+
+    /// Removes a pod sandbox.
+    #[track_caller]
+    pub fn remove(&self, id: &str) {
+        self.must(&self.crictl(&format!("rmp --force {id}")));
+    }
+
+    fn crictl(&self, words: &str) -> String {
+        let crictl = kubernetes_programs().unwrap().join("crictl");
+        let socket = self.runtime.socket();
+        format!(
+            "{} --timeout=120s --runtime-endpoint=unix://{socket} {words}",
+            crictl.display()
+        )
+    }
+
+    fn sh(&self, script: &str) -> Output {
+        let mut command = self.node.command("bash");
+        command
+            .args(["-ec", script])
+            .env("PATH", self.runtime.path());
+        command.output().unwrap()
+    }
+
+    #[track_caller]
+    fn must(&self, script: &str) -> String {
+        let output = self.sh(script);
+        let log = || fs::read_to_string(self.log()).unwrap_or_default();
+        assert!(output.status.success(), "{script}\n{output:?}\n{}", log());
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+}
+
+impl Drop for PodSandboxes {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+fn log_of(sandbox: &Sandbox) -> PathBuf {
+    sandbox.root().join("runtime.log")
+}
+
+fn start(node: &Node, runtime: ContainerRuntime, sandbox: &Sandbox) -> Child {
+    let log = File::create(log_of(sandbox)).unwrap();
+    // In a control group without processes of the node itself.
+    let script = format!(
+        "for top in {{/sys/fs/cgroup,/sys/fs/cgroup/*}}{{,/init}}; do
+    if [ -e $top/cgroup.procs ]; then echo $$ > $top/cgroup.procs || true; fi
+done
+exec {}",
+        runtime.command_line()
+    );
+    let mut command = node.command("bash");
+    command
+        .args(["-c", &script])
+        .env("PATH", runtime.path())
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log);
+    command.spawn().unwrap()
+}
+
+/// Creates the folders of the node: configuration, plugins, conflist.
+fn make_disk(
+    disk: &Path,
+    runtime: ContainerRuntime,
+    sandbox: &Sandbox,
+    rules: &Value,
+    delegates: &[&str],
+) {
+    for folder in ["etc", "opt/cni/bin", "var/lib", "var/log/pods"] {
+        fs::create_dir_all(disk.join(folder)).unwrap();
+    }
+    let here = Node::try_new().unwrap();
+    here.sh(&format!(
+        "cp -a /etc/. {disk}/etc
+         rm -rf {disk}/etc/cni {disk}/etc/crio {disk}/etc/containers/storage.conf
+         mkdir -p {disk}/etc/cni/net.d",
+        disk = disk.display()
+    ));
+    let plugins = disk.join("opt/cni/bin");
+    for plugin in ["bridge", "loopback"] {
+        let source = runtime.network_plugins().join(plugin);
+        fs::copy(source, plugins.join(plugin)).unwrap();
+    }
+    for name in PLUGINS.iter().chain(delegates) {
+        fs::copy(sandbox.plugins().join(name), plugins.join(name)).unwrap();
+    }
+    runtime.configure(disk);
+    let mut conflist = conflist(sandbox, rules);
+    conflist["plugins"][0]["ipam"]["delegates"] = json!(delegates);
+    let file = disk.join("etc/cni/net.d/10-testnet.conflist");
+    fs::write(file, conflist.to_string()).unwrap();
+}
