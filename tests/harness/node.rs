@@ -13,7 +13,6 @@ pub struct Node {
     more: &'static [&'static str],
 }
 
-/// The PID namespace.
 const PID: &str = "pid";
 
 /// Script of the waiting process: it creates the private folders and waits for the end of stdin,
@@ -120,14 +119,6 @@ impl Node {
         }));
         words.push("--".to_owned());
         words
-    }
-
-    /// The command line that runs its arguments with the node's mounts, in the caller's network.
-    pub fn entrance_of_mounts(&self) -> Vec<String> {
-        let target = format!("--target={}", self.holder.id());
-        ["nsenter", &target, "--mount", "--"]
-            .map(str::to_owned)
-            .into()
     }
 
     /// A command that will run on the node.

@@ -190,12 +190,12 @@ fn a_del_that_has_failed_is_repeated() {
 }
 
 /// Mounts a ConfigMap with this content, as the kubelet does.
-fn mount(folder: &Path, files: &[(&str, &str)]) {
+pub(crate) fn mount<T: AsRef<str>>(folder: &Path, files: &[(&str, T)]) {
     fs::create_dir_all(folder).unwrap();
     let version = format!("..{}", fs::read_dir(folder).unwrap().count());
     fs::create_dir(folder.join(&version)).unwrap();
     for (name, content) in files {
-        fs::write(folder.join(&version).join(name), content).unwrap();
+        fs::write(folder.join(&version).join(name), content.as_ref()).unwrap();
         let _ = symlink(format!("..data/{name}"), folder.join(name));
     }
     symlink(&version, folder.join("..data_tmp")).unwrap();
@@ -214,8 +214,8 @@ fn a_changed_configmap_is_taken_and_a_changed_catalogue_put_right() {
     mount(
         &source,
         &[
-            ("10-all.json", &pool("10.1.0.0/24")),
-            ("20-none.json", "{}"),
+            ("10-all.json", pool("10.1.0.0/24")),
+            ("20-none.json", "{}".to_owned()),
         ],
     );
     let from = format!("--pools-from={}", source.display());
@@ -249,7 +249,7 @@ fn a_changed_configmap_is_taken_and_a_changed_catalogue_put_right() {
     fs::remove_dir_all(&used).unwrap();
     staying.wait_until(|| content() == pool("10.6.0.0/24"));
     // A deleted ConfigMap is mounted empty, and changes nothing.
-    mount(&source, &[]);
+    mount::<&str>(&source, &[]);
     fs::remove_file(installation.sandbox.plugins().join(PLUGINS[0])).unwrap();
     staying.wait_until(|| installation.is_installed("2.0.0"));
     staying.wait(|ready, _| ready);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use harness::{Call, PLUGINS, Sandbox, TOOL, installer_executable, one_inode, unmarked};
 use serde_json::{Value, json};
 
+use crate::installer_keeping::mount;
 use crate::kubernetes_manifests::{arguments_of_removal, config_map, daemon_set, documents};
 
 /// The manifest with the catalogue of a second interface.
@@ -97,16 +98,10 @@ impl KubernetesNode {
 
     /// Mounts a ConfigMap as the kubelet does.
     fn mount(&self, name: &str, data: &BTreeMap<String, String>) {
+        let files = data.iter();
+        let files = files.map(|(key, text)| (key.as_str(), self.here(text)));
         let folder = self.path("config").join(name);
-        fs::create_dir_all(&folder).unwrap();
-        let version = format!("..{}", fs::read_dir(&folder).unwrap().count());
-        fs::create_dir(folder.join(&version)).unwrap();
-        for (key, text) in data {
-            fs::write(folder.join(&version).join(key), self.here(text)).unwrap();
-            let _ = symlink(format!("..data/{key}"), folder.join(key));
-        }
-        symlink(&version, folder.join("..data_tmp")).unwrap();
-        fs::rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
+        mount(&folder, &files.collect::<Vec<_>>());
     }
 
     /// The entry point with the arguments of the manifest.
