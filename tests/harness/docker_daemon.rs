@@ -24,9 +24,9 @@ pub struct DockerDaemon {
 /// An answer of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DockerAnswer {
-    /// The HTTP status.
+    /// The HTTP status code, such as 500.
     pub status: u16,
-    /// The body.
+    /// The JSON of the body.
     pub body: Value,
 }
 
@@ -262,7 +262,7 @@ impl DockerDaemon {
         ip.to_owned()
     }
 
-    /// Releases an address.
+    /// Releases an address of a pool; `ip` is without a prefix.
     #[track_caller]
     pub fn release(&self, pool: &str, ip: &str) {
         let body = json!({"PoolID": pool, "Address": ip});

@@ -30,9 +30,9 @@ done";
 
 /// dockerd and the daemon.
 pub struct Dockerd {
-    /// The node.
+    /// The node on which both run.
     pub node: Node,
-    /// The folders.
+    /// The daemon's executable, configuration and state; the logs of both.
     pub sandbox: Sandbox,
     /// Further options of dockerd.
     options: Vec<String>,
@@ -101,7 +101,7 @@ impl Dockerd {
         self.wait(|dockerd| dockerd.node.succeeds("[ -S /run/containerd-own.sock ]"));
     }
 
-    /// Starts the daemon.
+    /// Starts the daemon without further options, and waits for its socket.
     pub fn start_daemon(&mut self) {
         self.start_daemon_with(&[]);
     }

@@ -155,7 +155,7 @@ impl EtcdMember {
         log.contains("serving client traffic")
     }
 
-    /// Its client URL.
+    /// The URL for its clients, without a path.
     pub fn url(&self) -> String {
         format!("{}://127.0.0.1:{}", self.scheme, self.ports[0])
     }
@@ -170,7 +170,7 @@ impl EtcdMember {
         self.folder.path().join("log")
     }
 
-    /// Its process.
+    /// Its process ID.
     ///
     /// # Panics
     ///

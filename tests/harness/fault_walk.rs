@@ -33,7 +33,7 @@ const NEVER_FAIL: [&str; 8] = [
 /// A system call of a program that is made to fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultPoint {
-    /// The system call.
+    /// Its name, as strace prints it: `openat`.
     pub name: String,
     /// Number of this execution of the system call in the program, from 1.
     pub time: usize,

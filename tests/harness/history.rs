@@ -59,7 +59,7 @@ pub struct Operation {
     pub started: Duration,
     /// The time after its answer.
     pub ended: Duration,
-    /// The command.
+    /// What was called, and what became of it.
     pub command: Command,
 }
 
@@ -81,7 +81,7 @@ pub struct Observation {
     pub collected: bool,
 }
 
-/// A history.
+/// All calls of a test, and what was seen while they ran.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// All calls of an attachment, in order.

@@ -11,7 +11,7 @@ use crate::runtimes::{address_in, conflist};
 
 /// podman on a test node. All of its processes end with the node.
 pub struct Podman {
-    /// Its node.
+    /// Has its own mounts, network and processes.
     pub node: Node,
     /// The parent of its containers' control groups.
     pub cgroup: Cgroup,

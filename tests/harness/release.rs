@@ -14,13 +14,13 @@ pub fn dist() -> Option<PathBuf> {
 
 /// An archive of one flavour.
 pub struct Release {
-    /// The archive itself.
+    /// A `.tar.gz` file.
     pub archive: PathBuf,
 }
 
 /// The image of a flavour.
 pub struct Image {
-    /// The archive.
+    /// The archive, in the format of `docker save`.
     pub file: PathBuf,
     /// The name of the loaded image.
     pub name: String,
@@ -101,7 +101,7 @@ impl Release {
         }
     }
 
-    /// The archive's name.
+    /// The archive's file name, without a folder.
     pub fn name(&self) -> &str {
         self.archive.file_name().unwrap().to_str().unwrap()
     }

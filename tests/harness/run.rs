@@ -39,7 +39,7 @@ impl Call {
         }
     }
 
-    /// Its executable.
+    /// The path of its executable.
     pub fn executable(&self) -> &Path {
         &self.executable
     }
@@ -57,7 +57,7 @@ impl Call {
         self
     }
 
-    /// Adds arguments.
+    /// Adds arguments behind those it has.
     #[must_use]
     pub fn args<T: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = T>) -> Self {
         let arguments = arguments.into_iter();
@@ -66,14 +66,14 @@ impl Call {
         self
     }
 
-    /// Sets a variable.
+    /// Sets an environment variable; the last value of several counts.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.env.insert(name.into(), value.as_ref().to_owned());
         self
     }
 
-    /// Removes a variable.
+    /// Removes an environment variable.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
         self.env.remove(OsStr::new(name));
@@ -86,7 +86,7 @@ impl Call {
         self.env("CNI_CONTAINERID", id)
     }
 
-    /// Sets stdin.
+    /// The whole of its stdin, which is empty otherwise.
     #[must_use]
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = bytes.into();
@@ -112,7 +112,7 @@ impl Call {
         self
     }
 
-    /// Starts it.
+    /// Starts it; its stdin is written by a thread.
     pub fn start(self) -> Running {
         let mut child = self.spawn(self.command());
         let mut stdin = child.stdin.take().unwrap();
@@ -166,13 +166,13 @@ impl Call {
     }
 }
 
-/// A running call.
+/// A call that runs. It goes on if this is dropped.
 pub struct Running {
     child: Child,
 }
 
 impl Running {
-    /// Its process.
+    /// Its process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -182,7 +182,7 @@ impl Running {
         drop(self.child.stdout.take());
     }
 
-    /// Kills it.
+    /// Kills it by SIGKILL, and waits for its end.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

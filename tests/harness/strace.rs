@@ -85,7 +85,7 @@ impl Call {
 
 /// A system call in strace's output.
 pub struct SystemCall<'a> {
-    /// Its name.
+    /// Its name, as strace prints it: `openat`.
     pub name: &'a str,
     /// The number of its execution in its thread: 1 for the first.
     pub time: usize,

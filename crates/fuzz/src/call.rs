@@ -23,7 +23,7 @@ pub enum Outcome {
     Success(Vec<u8>),
     /// Failure, with this CNI error.
     Failure {
-        /// Its code.
+        /// CNI's code, or a plugin's from 100 on.
         code: u64,
         /// Its message.
         msg: String,
@@ -57,7 +57,7 @@ impl Outcome {
     }
 }
 
-/// Calls the plugin.
+/// Calls the plugin in this process.
 ///
 /// # Panics
 ///

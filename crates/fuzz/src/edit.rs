@@ -20,7 +20,7 @@ pub enum Edit {
 }
 
 impl Edit {
-    /// Makes the change.
+    /// Changes these bytes; a place behind their end counts modulo their number.
     pub fn apply(&self, bytes: &mut Vec<u8>) {
         let place = |at: u16| usize::from(at) % bytes.len().max(1);
         let span = |at: u16, length: u8| {

@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use crate::seeds;
 
-/// A call.
 #[derive(Clone, Debug, TypeGenerator)]
 struct Input {
     command: u8,

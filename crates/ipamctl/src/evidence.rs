@@ -60,7 +60,6 @@ impl Judgement {
     }
 }
 
-/// Judges attachments.
 pub(crate) struct Judge<'a> {
     node: &'a Node,
     inventory: &'a Inventory,
@@ -105,7 +104,6 @@ impl<'a> Judge<'a> {
         proofs.any(|proof| proof.key == "pending" || by_list && proof.key != "netns-gone")
     }
 
-    /// Judges an attachment.
     pub(crate) fn judge(&self, attachment: &NetworkAttachment<'_>) -> Judgement {
         let mut judgement = Judgement::default();
         let Some(container) = attachment.container else {

@@ -29,7 +29,6 @@ const DATA_DIR: &str = "/var/lib/cni/networks";
 /// The plugin that brings GC past a main plugin.
 pub(crate) const GC: &str = "ipam-gc";
 
-/// A network.
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
     pub(crate) name: NetworkName,
@@ -93,7 +92,7 @@ impl Network {
         })
     }
 
-    /// The `ipam` section.
+    /// The `ipam` section; empty if it is missing or no object.
     pub(crate) fn ipam(&self) -> Object {
         self.config.ipam().unwrap_or_default()
     }

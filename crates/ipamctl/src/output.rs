@@ -32,7 +32,6 @@ impl Output {
         out.flush()
     }
 
-    /// Prints lines.
     pub(crate) fn lines<T: AsRef<str>>(self, lines: impl IntoIterator<Item = T>) -> io::Result<()> {
         let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
         for line in lines {

@@ -26,7 +26,7 @@ pub(crate) struct PoolUsage {
     pub(crate) reserved: Option<u128>,
     /// Free ones of these.
     pub(crate) free: Option<u128>,
-    /// Excluded addresses.
+    /// How many addresses of the ranges are excluded; `null` without a known pool.
     pub(crate) excluded: Option<u128>,
 }
 

@@ -12,7 +12,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// The metrics of a member, in Prometheus' text.
 #[derive(Clone)]
 pub struct Metrics {
-    /// The member.
+    /// The number of the member, from 0.
     pub member: usize,
     /// True if it follows a leader, or leads.
     pub has_leader: bool,

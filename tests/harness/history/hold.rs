@@ -12,7 +12,7 @@ use super::{Address, Command, Operation, Outcome};
 /// and possibly from the start of the ADD to the end of the successful DEL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// The attachment.
+    /// The attachment, by its unique text.
     pub attachment: String,
     /// The address.
     pub address: Address,

@@ -138,7 +138,7 @@ read -r _ || true",
         control_plane.part(self.number);
     }
 
-    /// Its name.
+    /// Its host name, and the name of its `Node`.
     pub fn name(&self) -> &'static str {
         NODES[self.number]
     }

@@ -18,7 +18,7 @@ use crate::waiting::{PATIENCE, wait_within};
 /// An answer of the API server.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The HTTP status.
+    /// The HTTP status code, such as 404.
     pub status: u16,
     /// The JSON of the body, or else its text.
     pub body: Value,

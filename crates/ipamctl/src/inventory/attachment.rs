@@ -91,7 +91,6 @@ impl NetworkAttachment<'_> {
         })
     }
 
-    /// Its addresses.
     pub(crate) fn ips(&self) -> impl Iterator<Item = IpAddr> {
         self.addresses.iter().filter_map(|held| held.ip)
     }

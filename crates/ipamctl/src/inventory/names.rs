@@ -64,7 +64,6 @@ impl Names {
         Self(owned.collect())
     }
 
-    /// All pairs.
     pub(crate) fn pairs(&self) -> &BTreeMap<String, String> {
         &self.0
     }
