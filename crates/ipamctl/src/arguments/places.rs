@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf, absolute};
 use std::slice::from_ref;
 
 use clap::Args;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 
 /// Defaults of the folders.
 const CONF_DIR: &str = "/etc/cni/net.d";
@@ -15,19 +16,19 @@ const DOCKER_STATE_DIR: &str = "/var/lib/cni/docker-ipam-delegated";
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Places {
     /// Folder with conflists; may be repeated.
-    #[arg(long, global = true, value_name = "DIR", default_value = CONF_DIR)]
+    #[arg(long, global = true, value_name = "DIR", default_value = CONF_DIR, value_parser = folder())]
     pub(crate) conf_dir: Vec<PathBuf>,
     /// Folders with plugins, separated by colons; by default the runtimes' folders.
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) cni_path: Option<String>,
     /// Folder with reservations, in addition to those in conflists.
-    #[arg(long, global = true, value_name = "DIR", default_value = DATA_DIR)]
+    #[arg(long, global = true, value_name = "DIR", default_value = DATA_DIR, value_parser = folder())]
     pub(crate) data_dir: PathBuf,
     /// Folder with records, in addition to those in conflists.
-    #[arg(long, global = true, value_name = "DIR", default_value = STATE_DIR)]
+    #[arg(long, global = true, value_name = "DIR", default_value = STATE_DIR, value_parser = folder())]
     pub(crate) state_dir: PathBuf,
     /// State folder of docker-ipam-delegated.
-    #[arg(long, global = true, value_name = "DIR", default_value = DOCKER_STATE_DIR)]
+    #[arg(long, global = true, value_name = "DIR", default_value = DOCKER_STATE_DIR, value_parser = folder())]
     pub(crate) docker_state_dir: PathBuf,
     /// The cluster's pools in the Kubernetes API of this kubeconfig, of all nodes, and nothing of
     /// this machine.
@@ -40,27 +41,49 @@ pub(crate) struct Places {
     docker_plugin: Option<PathBuf>,
 }
 
+/// Reads an absolute path: a printed command may be run elsewhere, and conflists name the same
+/// folders.
+fn folder() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(absolute)
+}
+
 impl Places {
-    /// The options of the command line, where they aren't the defaults. Folders are absolute:
-    /// a printed command may be run elsewhere.
+    /// The options of the command line, where they aren't the defaults.
     pub(crate) fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
         let mut add = |option: &str, paths: &[PathBuf], default: &str| {
-            let is_changed = *paths != [Path::new(default)];
-            for path in paths.iter().filter(|_| is_changed) {
-                let path = absolute(path).unwrap_or_else(|_| path.clone());
-                words.extend([option.to_owned(), path.display().to_string()]);
-            }
+            let changed = paths.iter().filter(|_| *paths != [Path::new(default)]);
+            words.extend(changed.flat_map(|path| [option.to_owned(), path.display().to_string()]));
         };
-        let (data, state, docker) = (&self.data_dir, &self.state_dir, &self.docker_state_dir);
         add("--conf-dir", &self.conf_dir, CONF_DIR);
-        add("--data-dir", from_ref(data), DATA_DIR);
-        add("--state-dir", from_ref(state), STATE_DIR);
-        add("--docker-state-dir", from_ref(docker), DOCKER_STATE_DIR);
+        add("--data-dir", from_ref(&self.data_dir), DATA_DIR);
+        add("--state-dir", from_ref(&self.state_dir), STATE_DIR);
+        let docker = from_ref(&self.docker_state_dir);
+        add("--docker-state-dir", docker, DOCKER_STATE_DIR);
         add("--kubeconfig", self.kubeconfig.as_slice(), "");
-        if let Some(path) = &self.cni_path {
-            words.extend(["--cni-path".to_owned(), path.clone()]);
-        }
+        let paths = self.cni_path.iter();
+        words.extend(paths.flat_map(|path| ["--cni-path".to_owned(), path.clone()]));
         words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct CommandLine {
+        #[command(flatten)]
+        places: Places,
+    }
+
+    #[test]
+    fn a_folder_has_one_path() {
+        let here = std::env::current_dir().unwrap();
+        let read = CommandLine::parse_from(["ipamctl", "--data-dir", "networks"]);
+        let path = here.join("networks");
+        assert_eq!(read.places.data_dir, path);
+        assert_eq!(read.places.words(), ["--data-dir", path.to_str().unwrap()]);
     }
 }
