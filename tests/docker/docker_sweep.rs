@@ -2,6 +2,7 @@
 //! received the answer, or may have released them since.
 
 use std::fs;
+use std::os::unix::net::UnixListener;
 
 use harness::{DockerDaemon, FakeDocker, Sandbox, docker_pool};
 use serde_json::{Value, json};
@@ -115,6 +116,18 @@ fn an_address_that_its_container_requests_again_is_given_if_docker_does_not_have
         let answer = daemon.call("/IpamDriver.RequestAddress", &request).body;
         assert_eq!(answer["Address"] == "10.9.0.7/24", is_given, "{answer}");
     }
+}
+
+#[test]
+fn an_address_that_is_requested_again_is_refused_if_docker_never_answers() {
+    let sandbox = killed();
+    // It accepts connections, and answers none.
+    let _docker = UnixListener::bind(sandbox.docker_api()).unwrap();
+    let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
+    let request = json!({"PoolID": docker_pool("10.9.0.0/24"), "Address": "10.9.0.2"});
+    let refused = daemon.err("/IpamDriver.RequestAddress", &request);
+    assert!(refused.contains("already in use"), "{refused}");
+    assert_eq!(sandbox.reserved("docker").len(), 3);
 }
 
 #[test]
