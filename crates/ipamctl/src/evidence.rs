@@ -120,8 +120,7 @@ impl<'a> Judge<'a> {
         let is_dockers = attachment.is_dockers();
         let is_pending = attachment.record.is_some_and(chain::is_unfinished);
         if is_pending {
-            let state = attachment.content().map(|record| record.state);
-            let call = match state {
+            let call = match attachment.content().map(|record| record.state) {
                 Some(RecordState::Deleting) => "a DEL",
                 _ => "an ADD",
             };

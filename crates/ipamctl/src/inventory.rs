@@ -94,8 +94,7 @@ impl Inventory {
         }
         let with_files = networks().filter(|network| network.keeps_files());
         let configured = with_files.map(|network| network.data_dir.as_path());
-        let default = context.places.data_dir.as_path();
-        let data_dirs: BTreeSet<&Path> = configured.chain([default]).collect();
+        let data_dirs: BTreeSet<&Path> = configured.chain([&*context.places.data_dir]).collect();
         let data_dirs = data_dirs.into_iter();
         data_dirs.for_each(|data_dir| self.read_data_dir(data_dir));
         let clusters = Cluster::of(networks(), context.places, &mut self.problems);
@@ -233,12 +232,11 @@ impl Inventory {
     /// The reason why an attachment of this network may have a record that isn't among
     /// [`Self::records`]; `None` if all folders that may have it were read.
     pub(crate) fn may_have_a_record(&self, node: &Node, network: &str) -> Option<String> {
-        let state_dirs = node.state_dirs().into_iter();
-        let folders: Vec<PathBuf> = state_dirs
-            .flat_map(|dir| [dir.join(network), dir])
-            .collect();
         let mut problems = self.problems.iter();
-        let unread = problems.find(|problem| folders.contains(&problem.path));
+        let unread = problems.find(|problem| {
+            let mut state_dirs = node.state_dirs().into_iter();
+            state_dirs.any(|dir| [dir.join(network), dir].contains(&problem.path))
+        });
         // One of the unreadable files may be its conflist, which may name another folder.
         let unreadable = node.problems.first();
         let conflist = unreadable.filter(|_| node.network(network).is_none());

@@ -56,12 +56,11 @@ pub fn main() -> ExitCode {
         .without_time()
         .init();
     let environment: Environment = env::vars_os().collect();
+    let json = arguments.json;
     let context = Context {
         places: &arguments.places,
         environment: &environment,
-        output: Output {
-            json: arguments.json,
-        },
+        output: Output { json },
     };
     match commands::run(&arguments.command, &context) {
         Ok(has_findings) => ExitCode::from(u8::from(has_findings)),

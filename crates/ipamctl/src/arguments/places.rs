@@ -6,6 +6,8 @@ use std::slice::from_ref;
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 
+use crate::release::quoted;
+
 /// Defaults of the folders.
 const CONF_DIR: &str = "/etc/cni/net.d";
 const DATA_DIR: &str = "/var/lib/cni/networks";
@@ -48,12 +50,15 @@ fn folder() -> impl TypedValueParser<Value = PathBuf> {
 }
 
 impl Places {
-    /// The options of the command line, where they aren't the defaults.
-    pub(crate) fn words(&self) -> Vec<String> {
-        let mut words = Vec::new();
-        let mut add = |option: &str, paths: &[PathBuf], default: &str| {
+    /// The beginning of a printed command, with quotes for a shell: `ipamctl`, and the options of
+    /// the command line where they aren't the defaults.
+    pub(crate) fn command(&self) -> String {
+        let mut words = vec!["ipamctl".into()];
+        let mut add = |option: &'static str, paths: &[PathBuf], default: &str| {
             let changed = paths.iter().filter(|_| *paths != [Path::new(default)]);
-            words.extend(changed.flat_map(|path| [option.to_owned(), path.display().to_string()]));
+            words.extend(
+                changed.flat_map(|path| [option.into(), path.display().to_string().into()]),
+            );
         };
         add("--conf-dir", &self.conf_dir, CONF_DIR);
         add("--data-dir", from_ref(&self.data_dir), DATA_DIR);
@@ -62,8 +67,8 @@ impl Places {
         add("--docker-state-dir", docker, DOCKER_STATE_DIR);
         add("--kubeconfig", self.kubeconfig.as_slice(), "");
         let paths = self.cni_path.iter();
-        words.extend(paths.flat_map(|path| ["--cni-path".to_owned(), path.clone()]));
-        words
+        words.extend(paths.flat_map(|path| ["--cni-path".into(), path.into()]));
+        quoted(&words)
     }
 }
 
@@ -84,6 +89,7 @@ mod tests {
         let read = CommandLine::parse_from(["ipamctl", "--data-dir", "networks"]);
         let path = here.join("networks");
         assert_eq!(read.places.data_dir, path);
-        assert_eq!(read.places.words(), ["--data-dir", path.to_str().unwrap()]);
+        let command = format!("ipamctl --data-dir {}", path.display());
+        assert_eq!(read.places.command(), command);
     }
 }

@@ -37,7 +37,7 @@ impl<'a> Leak<'a> {
     fn of(
         attachment: &'a NetworkAttachment<'_>,
         judgement: Judgement,
-        places: &[String],
+        ipamctl: &str,
     ) -> Option<Self> {
         let is_proven = judgement.is_leak();
         let unknown = match judgement.keep {
@@ -54,7 +54,7 @@ impl<'a> Leak<'a> {
             since: attachment.last_change(),
             evidence,
             evidence_text,
-            release: release_command(places, attachment),
+            release: release_command(ipamctl, attachment),
             is_proven,
         })
     }
@@ -66,16 +66,15 @@ pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
     let inventory = Inventory::read(context, node, Nodes::This);
     let all = attachments(&inventory.held);
     let judge = Judge::new(node, &inventory, &all, valid.as_ref(), list)?;
-    let places = context.places.words();
-    let leak = |attachment| Leak::of(attachment, judge.judge(attachment), &places);
+    let ipamctl = context.places.command();
+    let leak = |attachment| Leak::of(attachment, judge.judge(attachment), &ipamctl);
     let leaks: Vec<Leak<'_>> = all.iter().filter_map(leak).collect();
     context.output.print(&leaks, || {
         if leaks.is_empty() {
             return vec!["No leak is known.".to_owned()];
         }
-        let mut lines = table(&leaks);
-        lines.extend(remedies(&leaks));
-        lines
+        let lines = table(&leaks).into_iter();
+        lines.chain(remedies(&leaks)).collect()
     })?;
     inventory.verdict(leaks.iter().any(|leak| leak.is_proven))
 }
