@@ -9,15 +9,11 @@ use serde_json::{Map, Value};
 /// Value of the key `installedBy`.
 pub(crate) const INSTALLER: &str = "ipam-installer";
 
-/// True for the content of an executable of this project.
-pub(crate) fn is_own_executable(content: &[u8]) -> bool {
-    memmem::find(content, VERSION_MARK.as_bytes()).is_some()
-}
-
-/// True for the content of a JSON file that an installer has written.
-pub(crate) fn is_own_json(content: &[u8]) -> bool {
+/// True for the content of an executable of this project, or of a JSON file that an installer has
+/// written.
+pub(crate) fn is_own(content: &[u8]) -> bool {
     let file: Value = serde_json::from_slice(content).unwrap_or_default();
-    file["installedBy"] == INSTALLER
+    file["installedBy"] == INSTALLER || memmem::find(content, VERSION_MARK.as_bytes()).is_some()
 }
 
 /// The text of a JSON object with the key `installedBy` at its start, and otherwise as it was.
@@ -51,9 +47,9 @@ mod tests {
         let with = marked(text).unwrap();
         let expected = "\n{\n  \"installedBy\": \"ipam-installer\", \"b\": 1.50,\n \"a\": {} }\n";
         assert_eq!(with, expected);
-        assert!(is_own_json(with.as_bytes()) && !is_own_json(text.as_bytes()));
+        assert!(is_own(with.as_bytes()) && !is_own(text.as_bytes()));
         assert_eq!(marked(&with).unwrap(), with);
-        assert!(is_own_json(marked(" {} ").unwrap().as_bytes()));
+        assert!(is_own(marked(" {} ").unwrap().as_bytes()));
     }
 
     #[test]
@@ -61,6 +57,6 @@ mod tests {
         for text in ["[]", "{", "{\"installedBy\": \"me\"}", ""] {
             assert!(marked(text).is_err(), "{text}");
         }
-        assert!(!is_own_json(b"{\"installedBy\": \"me\"}"));
+        assert!(!is_own(b"{\"installedBy\": \"me\"}"));
     }
 }

@@ -14,7 +14,6 @@ use crate::arguments::Arguments;
 use crate::at::At;
 use crate::config::Config;
 use crate::image::Image;
-use crate::mark::is_own_json;
 use crate::staged::{bring_back, create_all, remove_left};
 use crate::uninstall::{remove_own, uninstall};
 use crate::wanted::{Content, Known, Wanted};
@@ -164,7 +163,7 @@ impl Node {
             wanted.put(&mut self.known)?;
         }
         for path in &config.removed {
-            remove_own(path, is_own_json)?;
+            remove_own(path)?;
         }
         let problems: Vec<String> = problems.iter().map(|error| format!("{error:#}")).collect();
         ensure!(problems.is_empty(), problems.join("; "));

@@ -7,10 +7,9 @@ use anyhow::Result;
 use state_files::names_in;
 
 use crate::at::At;
-use crate::mark::{is_own_executable, is_own_json};
 use crate::node::Node;
 use crate::staged::{aside, create_all, remove};
-use crate::wanted::{Found, IsOwn, classify, installed, metadata};
+use crate::wanted::{Found, classify, installed, metadata};
 
 /// Removes what was installed, and logs what stays and why.
 ///
@@ -23,21 +22,21 @@ pub(crate) fn uninstall(node: &Node) -> Result<()> {
     for pools in &arguments.pools {
         if metadata(pools)?.is_some_and(|found| found.is_dir()) {
             for name in names_in(pools).at(pools)? {
-                remove_own(&pools.join(name), is_own_json)?;
+                remove_own(&pools.join(name))?;
             }
             let removed = fs::remove_dir(pools);
             removed.unwrap_or_else(|why| eprintln!("{} stays: {why}", pools.display()));
         }
     }
     if let Some(path) = &arguments.kubeconfig {
-        remove_own(path, is_own_json)?;
+        remove_own(path)?;
     }
     let executables = node.image.executables.iter();
     let executables: Vec<PathBuf> = executables
         .flat_map(|wanted| wanted.paths.clone())
         .collect();
     for path in &executables {
-        remove_own(path, is_own_executable)?;
+        remove_own(path)?;
     }
     for name in names_in(&arguments.plugins).at(&arguments.plugins)? {
         let path = arguments.plugins.join(&name);
@@ -72,9 +71,9 @@ fn remove_conflists(node: &Node) -> Result<()> {
 /// # Errors
 ///
 /// An I/O error.
-pub(crate) fn remove_own(path: &Path, is_own: IsOwn) -> Result<()> {
+pub(crate) fn remove_own(path: &Path) -> Result<()> {
     let shown = path.display();
-    match classify(path, is_own)? {
+    match classify(path)? {
         Found::Missing => {}
         Found::Own(..) => {
             remove(path).at(path)?;

@@ -13,7 +13,7 @@ use state_files::{FileId, open_regular, read_whole};
 
 use crate::at::At;
 use crate::config::Files;
-use crate::mark::{is_own_executable, is_own_json};
+use crate::mark::is_own;
 
 /// Largest file that is read. Executables have some 10 MiB.
 const MOST_BYTES: u64 = 256 << 20;
@@ -46,9 +46,6 @@ type State = Option<(FileId, i64, i64)>;
 /// The executables that this process has read and found right, and the conflists that it has found
 /// right or has installed: by the first path, the states of all paths.
 pub(crate) type Known = BTreeMap<PathBuf, Vec<State>>;
-
-/// Recognises the content of an installed file.
-pub(crate) type IsOwn = fn(&[u8]) -> bool;
 
 /// A path of an installed file.
 pub(crate) enum Found {
@@ -120,20 +117,20 @@ impl Wanted {
     ///
     /// A file that was not installed; an I/O error: the owner of an unreadable file is unknown.
     pub(crate) fn is_right(&self, known: &mut Known) -> Result<bool> {
+        if let Content::Catalogue(files) = &self.content {
+            return is_right_catalogue(self, files);
+        }
         let states = self.states()?;
         let is_known = known.get(&self.paths[0]) == Some(&states);
-        let is_own: IsOwn = match &self.content {
-            Content::Catalogue(files) => return is_right_catalogue(self, files),
-            Content::Executable(_) if is_known => return Ok(true),
-            Content::Executable(_) => is_own_executable,
-            Content::Kubeconfig(_) | Content::Conflist(_) => is_own_json,
-        };
+        if is_known && matches!(self.content, Content::Executable(_)) {
+            return Ok(true);
+        }
         // The runtime may not have noticed a conflist that another process has written or moved.
         let is_noticed = is_known || !self.is_conflist();
         let mut is_right = is_noticed && states.iter().all(|state| *state == states[0]);
         let (bytes, mode) = (self.content.bytes()?, self.content.mode());
         for path in &self.paths {
-            is_right &= is_right_file(path, is_own, &bytes, mode)?;
+            is_right &= is_right_file(path, &bytes, mode)?;
         }
         if is_right {
             known.insert(self.paths[0].clone(), states);
@@ -156,14 +153,14 @@ fn is_right_catalogue(wanted: &Wanted, files: &Files) -> Result<bool> {
         let text = name
             .and_then(|name| files.get(name))
             .map_or("", String::as_str);
-        is_right &= is_right_file(&file, is_own_json, text.as_bytes(), 0o644)?;
+        is_right &= is_right_file(&file, text.as_bytes(), 0o644)?;
         count += 1;
     }
     Ok(is_right && count == files.len())
 }
 
-fn is_right_file(path: &Path, is_own: IsOwn, wanted: &[u8], mode: u32) -> Result<bool> {
-    match classify(path, is_own)? {
+fn is_right_file(path: &Path, wanted: &[u8], mode: u32) -> Result<bool> {
+    match classify(path)? {
         Found::Missing => Ok(false),
         Found::Foreign => bail!(foreign(path)),
         Found::Own(content, metadata) => Ok(content == wanted && is_roots(&metadata, mode)),
@@ -200,7 +197,7 @@ pub(crate) fn metadata(path: &Path) -> Result<Option<Metadata>> {
 /// # Errors
 ///
 /// An I/O error.
-pub(crate) fn classify(path: &Path, is_own: IsOwn) -> Result<Found> {
+pub(crate) fn classify(path: &Path) -> Result<Found> {
     match metadata(path)? {
         None => return Ok(Found::Missing),
         Some(found) if !found.is_file() => return Ok(Found::Foreign),
@@ -226,7 +223,7 @@ pub(crate) fn classify(path: &Path, is_own: IsOwn) -> Result<Found> {
 pub(crate) fn installed(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut installed = Vec::new();
     for path in conflist::files(folder).at(folder)? {
-        if let Found::Own(..) = classify(&path, is_own_json)? {
+        if let Found::Own(..) = classify(&path)? {
             installed.push(path);
         }
     }
