@@ -18,12 +18,11 @@ use k8s_openapi::api::core::v1::Node;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::json;
-use tokio::runtime::Builder;
-use tokio::time::timeout;
 
 use crate::arguments::Arguments;
 use crate::at::At;
 use crate::mark::INSTALLER;
+use crate::time_limit::within;
 
 /// Name of the cluster, the user, and the extension that contains the node's name.
 const NAME: &str = "ipam-delegated.io";
@@ -74,11 +73,8 @@ pub(crate) fn node_subnets(arguments: &Arguments) -> Result<Vec<IpNet>> {
     let node = node.context("--node doesn't say which node this is")?;
     let account =
         kubeconfig(arguments).context("the pod has no service account that may read its Node")?;
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let answer = runtime.block_on(async { timeout(MOST, pod_cidrs(&account, node)).await });
-    let late = || anyhow!("no answer within {} seconds", MOST.as_secs());
     let request = format!("GET {}/api/v1/nodes/{node}", api_server()?);
-    answer.unwrap_or_else(|_| Err(late())).context(request)
+    within(MOST, "no answer", pod_cidrs(&account, node)).context(request)
 }
 
 async fn pod_cidrs(account: &str, node: &str) -> Result<Vec<IpNet>> {

@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Result, bail, ensure};
 use conflist::Found;
+use tokio::process::Command;
 
 use crate::at::At;
 use crate::config::Files;
 use crate::node::Node;
 use crate::staged::{create_all, remove};
-use crate::tool;
+use crate::time_limit::run;
 use crate::wanted::Wanted;
 
 /// Most lines of `ipamctl ls` in a message.
@@ -118,7 +118,7 @@ impl Node {
 
 /// What `ipamctl` prints.
 fn answer(ipamctl: &mut Command) -> Result<String> {
-    let output = tool::run(ipamctl)?;
+    let output = run(ipamctl)?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr) + &*said;

@@ -18,7 +18,7 @@ const LONG_PAUSE: Duration = Duration::from_secs(60);
 pub(crate) fn start(node: &Node) {
     let state_dir = node.arguments.state_dir.clone();
     let conflists = node.arguments.conflists.clone();
-    let mut gc = node.ipamctl(&[&conflists]);
+    let mut gc = node.ipamctl(&[&conflists]).into_std();
     gc.arg("gc");
     thread::spawn(move || {
         let mut said = Vec::new();

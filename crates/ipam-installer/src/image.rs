@@ -2,14 +2,14 @@
 //! `ipamctl`.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Result, ensure};
 use state_files::names_in;
+use tokio::process::Command;
 
 use crate::arguments::Arguments;
 use crate::at::At;
-use crate::tool;
+use crate::time_limit::run;
 use crate::wanted::{Content, Wanted};
 
 /// The executables of the image.
@@ -37,7 +37,7 @@ impl Image {
         let [one_file, network_plugins, sbin] =
             ["plugins", "network-plugins", "sbin"].map(|name| arguments.from.join(name));
         let plugin = one_file.join("ipam-delegated");
-        let output = tool::run(Command::new(&plugin).arg("--version"))?;
+        let output = run(Command::new(&plugin).arg("--version"))?;
         let status = output.status;
         ensure!(status.success(), "{}: {status}", plugin.display());
         let answer = String::from_utf8_lossy(&output.stdout);

@@ -11,7 +11,7 @@ mod mark;
 mod node;
 mod staged;
 mod status;
-mod tool;
+mod time_limit;
 mod uninstall;
 mod wanted;
 
