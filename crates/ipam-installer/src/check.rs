@@ -12,6 +12,7 @@ use tokio::process::Command;
 
 use crate::at::At;
 use crate::config::Files;
+use crate::image::FOLDERS;
 use crate::node::Node;
 use crate::staged::{create_all, remove};
 use crate::time_limit::run;
@@ -89,14 +90,15 @@ impl Node {
     pub(crate) fn ipamctl(&self, conf_dirs: &[&PathBuf]) -> Command {
         let arguments = &self.arguments;
         // Plugins that the node lacks are installed together with the conflists.
-        let plugins = [&arguments.plugins].into_iter().chain(&self.image.plugins);
-        let plugins: Vec<_> = plugins.map(|folder| folder.to_string_lossy()).collect();
+        let [one_file, network_plugins, sbin] = FOLDERS.map(|name| arguments.from.join(name));
+        let plugins = [&arguments.plugins, &one_file, &network_plugins];
+        let plugins = plugins.map(|folder| folder.to_string_lossy());
         let state = [
             ("--data-dir", &arguments.data_dir),
             ("--state-dir", &arguments.state_dir),
         ];
         let conflists = conf_dirs.iter().map(|folder| ("--conf-dir", *folder));
-        let mut ipamctl = Command::new(&self.image.tool);
+        let mut ipamctl = Command::new(sbin.join("ipamctl"));
         ipamctl.args(["--cni-path", &plugins.join(":")]);
         for (option, folder) in conflists.chain(state) {
             ipamctl.arg(option).arg(folder);

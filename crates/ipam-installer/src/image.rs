@@ -1,7 +1,7 @@
 //! Content of the image: the multi-call executable, the plugins with a network client, and
 //! `ipamctl`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Result, ensure};
 use state_files::names_in;
@@ -12,16 +12,15 @@ use crate::at::At;
 use crate::time_limit::run;
 use crate::wanted::{Content, Wanted};
 
+/// The folders of the image: with the multi-call executable under the name of each plugin in it,
+/// with the plugins that have a network client, and with `ipamctl`.
+pub(crate) const FOLDERS: [&str; 3] = ["plugins", "network-plugins", "sbin"];
+
 /// The executables of the image.
 #[derive(Debug)]
 pub(crate) struct Image {
     /// The executables that the node should have.
     pub(crate) executables: Vec<Wanted>,
-    /// The folders with plugins: the multi-call executable under the name of each plugin in it, and
-    /// those with a network client.
-    pub(crate) plugins: [PathBuf; 2],
-    /// `ipamctl` in the image.
-    pub(crate) tool: PathBuf,
     /// Version, commit and flavour: `0.1.0 (4bf92f3577b3, normal)`.
     pub(crate) version: String,
 }
@@ -34,8 +33,7 @@ impl Image {
     ///
     /// An executable is missing, or doesn't run.
     pub(crate) fn new(arguments: &Arguments) -> Result<Self> {
-        let [one_file, network_plugins, sbin] =
-            ["plugins", "network-plugins", "sbin"].map(|name| arguments.from.join(name));
+        let [one_file, network_plugins, sbin] = FOLDERS.map(|name| arguments.from.join(name));
         let plugin = one_file.join("ipam-delegated");
         let output = run(Command::new(&plugin).arg("--version"))?;
         let status = output.status;
@@ -60,8 +58,6 @@ impl Image {
         Ok(Self {
             executables,
             version: version.to_owned(),
-            tool: sbin.join("ipamctl"),
-            plugins: [one_file, network_plugins],
         })
     }
 }
