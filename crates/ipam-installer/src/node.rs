@@ -93,7 +93,8 @@ impl Node {
         } else {
             self.put_right()
         };
-        looked.or_else(|error| self.tidy().and(Err(error)))
+        let tidied = self.tidy();
+        looked.and(tidied)
     }
 
     fn remove_all(&mut self) -> Result<()> {

@@ -35,7 +35,6 @@ impl Wanted {
         let (folder, new) = (self.folder(), self.staged());
         let stage = || -> Result<()> {
             create_all(folder)?;
-            self.unstage()?;
             if let Content::Catalogue(files) = &self.content {
                 create_all(&new)?;
                 for (name, text) in files {
@@ -72,21 +71,11 @@ impl Wanted {
         if self.is_conflist() {
             known.insert(self.paths[0].clone(), self.states()?);
         }
-        self.unstage().at(folder)?;
         File::open(folder)
             .and_then(|folder| folder.sync_all())
             .at(folder)?;
         eprintln!("installed in {}: {}", folder.display(), names.join(", "));
         Ok(())
-    }
-
-    /// Removes what is staged: new files, or the catalogue that was replaced.
-    ///
-    /// # Errors
-    ///
-    /// An I/O error.
-    pub(crate) fn unstage(&self) -> io::Result<()> {
-        self.paths.iter().try_for_each(|path| remove(&beside(path)))
     }
 }
 
@@ -95,7 +84,8 @@ fn beside(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}{NEW}"))
 }
 
-/// Removes the new files that a killed installer has left in a folder.
+/// Removes what is staged in a folder: new files that a failed or killed look has left, and
+/// catalogues that were replaced.
 ///
 /// # Errors
 ///
