@@ -12,7 +12,7 @@ use crate::with_docker::{addresses, reserved};
 use crate::with_docker_networks::{assert_nothing_left, create, start};
 
 /// What Docker doesn't have is undone this soon after a start of the daemon or of dockerd.
-const SOON: [&str; 1] = ["--unanswered-after=1s"];
+const SOON: [&str; 1] = ["--unanswered-after=5s"];
 
 /// Kills these processes.
 fn kill(docker: &mut Dockerd, what: &[&str]) {
