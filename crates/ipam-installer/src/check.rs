@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use conflist::Found;
 use tokio::process::Command;
 
@@ -57,7 +57,7 @@ impl Node {
     /// one.
     fn check(&self, folder: &PathBuf, words: &[String]) -> Result<()> {
         let mut check = self.ipamctl(&[folder]);
-        answer(check.args(["check", "--no-exec", "--errors"]).args(words)).map(|_| ())
+        run(check.args(["check", "--no-exec", "--errors"]).args(words)).map(|_| ())
     }
 
     /// Refuses while there are reservations or records, without `--even-in-use`: without the
@@ -78,7 +78,7 @@ impl Node {
             let unseen = "is not mounted here, and may be in use: mount it, or say --even-in-use";
             ensure!(is_seen, "{} {unseen}", folder.display());
         }
-        let answer = answer(self.ipamctl(conf_dirs).arg("ls"))?;
+        let answer = run(self.ipamctl(conf_dirs).arg("ls"))?;
         let held: Vec<&str> = answer.lines().take(MOST_LINES).collect();
         let why = "nothing is removed: drain the node, since without the plugins nobody could \
                    release this, or say --even-in-use";
@@ -116,19 +116,6 @@ impl Node {
         let mut points = mounts.lines().filter_map(|mount| mount.split(' ').nth(4));
         Ok(points.any(|point| Path::new(point) != root && folder.starts_with(point)))
     }
-}
-
-/// What `ipamctl` prints.
-fn answer(ipamctl: &mut Command) -> Result<String> {
-    let output = run(ipamctl)?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    if !output.status.success() {
-        let why = String::from_utf8_lossy(&output.stderr) + &*said;
-        // `kubectl get events` shows the first line of a message.
-        let why: Vec<&str> = why.lines().map(str::trim).collect();
-        bail!("ipamctl: {}", why.join(" "));
-    }
-    Ok(said)
 }
 
 /// The folders that the conflists in these folders name by a key of `ipam`.

@@ -9,6 +9,7 @@ use conflist::EXTENSIONS;
 use ipnet::IpNet;
 use state_files::names_in;
 
+use crate::api_server::{kubeconfig, node_subnets};
 use crate::arguments::Arguments;
 use crate::at::At;
 use crate::mark::marked;
@@ -17,13 +18,11 @@ use crate::wanted::{Content, Wanted, installed};
 /// The texts of files, by name.
 pub(crate) type Files = BTreeMap<String, String>;
 
-/// Reads the node's subnets.
-pub(crate) type Subnets<'a> = &'a mut dyn FnMut() -> Result<Vec<IpNet>>;
-
-/// Catalogues and conflists. Of an empty or missing ConfigMap nothing is wanted, and nothing removed.
+/// The kubeconfig, catalogues and conflists. Of an empty or missing ConfigMap nothing is wanted, and
+/// nothing removed.
 #[derive(Debug, Default)]
 pub(crate) struct Config {
-    /// The catalogues, and behind them the conflists.
+    /// The kubeconfig, the catalogues, and behind them the conflists.
     pub(crate) wanted: Vec<Wanted>,
     /// The conflists by name.
     pub(crate) conflists: Files,
@@ -32,42 +31,42 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Reads the ConfigMaps. `subnets` is called only if a file needs them.
+    /// Reads the service account and the ConfigMaps. `subnets` are the node's, empty until a file
+    /// needs them.
     ///
     /// # Errors
     ///
-    /// A file is invalid; an I/O error.
-    pub(crate) fn read(arguments: &Arguments, subnets: Subnets<'_>) -> Result<Self> {
+    /// A file is invalid; an I/O error; the API server doesn't tell the node's subnets. Then nothing
+    /// of the ConfigMaps is wanted, but the kubeconfig is.
+    pub(crate) fn read(&mut self, arguments: &Arguments, subnets: &mut Vec<IpNet>) -> Result<()> {
+        if let Some(path) = &arguments.kubeconfig {
+            let content = Content::Kubeconfig(kubeconfig(arguments).context("kubeconfig")?);
+            self.wanted.push(Wanted::new(path, content));
+        }
         let mut read = |from: &Path, extensions: &[&str]| {
             let files = files_for(from, arguments.node.as_deref(), extensions);
-            let completed = files.and_then(|files| complete(files, subnets));
+            let completed = files.and_then(|files| complete(files, arguments, subnets));
             completed.with_context(|| format!("{}: nothing of it is installed", from.display()))
         };
-        let mut config = Self::default();
+        let mut wanted = Vec::new();
         for (from, pools) in arguments.catalogues()? {
-            let files = read(from, &["json"])?;
-            if !files.is_empty() {
-                config
-                    .wanted
-                    .push(Wanted::new(pools, Content::Catalogue(files)));
-            }
+            let files = Some(read(from, &["json"])?).filter(|files| !files.is_empty());
+            wanted.extend(files.map(|files| Wanted::new(pools, Content::Catalogue(files))));
         }
-        let Some(from) = &arguments.conflists_from else {
-            return Ok(config);
-        };
         let folder = &arguments.conflists;
-        config.conflists = read(from, &EXTENSIONS)?;
-        if !config.conflists.is_empty() {
-            config.removed = installed(folder)?;
+        let from = arguments.conflists_from.as_ref();
+        let conflists = from.map_or(Ok(Files::new()), |from| read(from, &EXTENSIONS))?;
+        if !conflists.is_empty() {
+            self.removed = installed(folder)?;
         }
-        for (name, text) in &config.conflists {
+        for (name, text) in &conflists {
             let path = folder.join(name);
-            config.removed.retain(|removed| *removed != path);
-            config
-                .wanted
-                .push(Wanted::new(&path, Content::Conflist(text.clone())));
+            self.removed.retain(|removed| *removed != path);
+            wanted.push(Wanted::new(&path, Content::Conflist(text.clone())));
         }
-        Ok(config)
+        self.wanted.append(&mut wanted);
+        self.conflists = conflists;
+        Ok(())
     }
 }
 
@@ -130,25 +129,29 @@ fn for_node(all: Files, node: Option<&str>, extensions: &[&str]) -> Result<Files
 }
 
 /// The files with the node's subnets in the place of placeholders, and with the installer's mark.
-fn complete(files: Files, subnets: Subnets<'_>) -> Result<Files> {
+fn complete(files: Files, arguments: &Arguments, subnets: &mut Vec<IpNet>) -> Result<Files> {
     let complete = |(name, text): (String, String)| {
-        let completed = replace(&text, subnets).and_then(|text| marked(&text));
+        let completed = replace(&text, arguments, subnets).and_then(|text| marked(&text));
         Ok((name.clone(), completed.context(name)?))
     };
     files.into_iter().map(complete).collect()
 }
 
 /// Replaces `${podCIDR}` and `${podCIDR6}` by the node's first subnet of the IP version.
-fn replace(text: &str, subnets: Subnets<'_>) -> Result<String> {
+fn replace(text: &str, arguments: &Arguments, subnets: &mut Vec<IpNet>) -> Result<String> {
     let mut replaced = text.to_owned();
     for (placeholder, version) in [("${podCIDR}", "IPv4"), ("${podCIDR6}", "IPv6")] {
         if !text.contains(placeholder) {
             continue;
         }
-        let all = subnets().with_context(|| format!("{placeholder} isn't known"))?;
+        if subnets.is_empty() {
+            let read = node_subnets(arguments);
+            *subnets = read.with_context(|| format!("{placeholder} isn't known"))?;
+        }
         let is_of_version = |subnet: &&IpNet| subnet.addr().is_ipv4() == (version == "IPv4");
-        let missing = || format!("{placeholder}: the node has no {version} subnet, only {all:?}");
-        let subnet = all.iter().find(is_of_version).with_context(missing)?;
+        let missing =
+            || format!("{placeholder}: the node has no {version} subnet, only {subnets:?}");
+        let subnet = subnets.iter().find(is_of_version).with_context(missing)?;
         replaced = replaced.replace(placeholder, &subnet.to_string());
     }
     Ok(replaced)
@@ -157,6 +160,7 @@ fn replace(text: &str, subnets: Subnets<'_>) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
     use std::os::unix::fs::symlink;
 
     fn names(files: &[&str], node: Option<&str>) -> Result<String, String> {
@@ -200,8 +204,9 @@ mod tests {
     }
 
     fn replaced(text: &str, subnets: &[&str]) -> Result<String, String> {
-        let subnets: Vec<IpNet> = subnets.iter().map(|text| text.parse().unwrap()).collect();
-        replace(text, &mut || Ok(subnets.clone())).map_err(|error| format!("{error:#}"))
+        let mut subnets = subnets.iter().map(|text| text.parse().unwrap()).collect();
+        let arguments = Arguments::parse_from(["ipam-installer"]);
+        replace(text, &arguments, &mut subnets).map_err(|error| format!("{error:#}"))
     }
 
     #[test]
@@ -216,7 +221,7 @@ mod tests {
     #[test]
     fn nothing_else_is_replaced_and_no_subnet_is_read_for_it() {
         let others = "${K8S_POD_NAME} ${podCIDR4} $podCIDR ${ podCIDR } ${podcidr} {podCIDR}";
-        assert_eq!(replace(others, &mut || bail!("read")).unwrap(), others);
+        assert_eq!(replaced(others, &[]).unwrap(), others);
     }
 
     #[test]
@@ -226,7 +231,10 @@ mod tests {
             "${podCIDR}: the node has no IPv4 subnet, only [fd00:3::/64]"
         );
         assert!(replaced("${podCIDR6}", &["10.244.3.0/24"]).is_err());
-        let failed = replace("${podCIDR}", &mut || bail!("no answer")).unwrap_err();
-        assert_eq!(format!("{failed:#}"), "${podCIDR} isn't known: no answer");
+        let failed = replaced("${podCIDR}", &[]).unwrap_err();
+        assert!(
+            failed.starts_with("${podCIDR} isn't known: --node"),
+            "{failed}"
+        );
     }
 }

@@ -13,35 +13,20 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// Pause after a DEL that has failed again: an engine may be away.
 const LONG_PAUSE: Duration = Duration::from_secs(60);
 
-/// Lets `ipamctl gc` repeat them in a thread, beside the looks, and logs what it says if that has
-/// changed.
+/// Lets `ipamctl gc` repeat them in a thread, beside the looks. What it says is in this process's
+/// log.
 pub(crate) fn start(node: &Node) {
     let state_dir = node.arguments.state_dir.clone();
     let conflists = node.arguments.conflists.clone();
     let mut gc = node.ipamctl(&[&conflists]).into_std();
     gc.arg("gc");
     thread::spawn(move || {
-        let mut said = Vec::new();
         loop {
             let mut folders = folders(&[&conflists], "stateDir");
             folders.insert(state_dir.clone());
             // A folder that can't be read may have some.
             let may_have = |folder: &PathBuf| chain::has_unfinished(folder).unwrap_or(true);
-            if !folders.iter().any(may_have) {
-                thread::sleep(PAUSE);
-                continue;
-            }
-            let (is_done, text) = match gc.output() {
-                Ok(output) => (
-                    output.status.success(),
-                    [output.stdout, output.stderr].concat(),
-                ),
-                Err(error) => (false, format!("ipamctl: {error}\n").into_bytes()),
-            };
-            if text != said {
-                eprint!("{}", String::from_utf8_lossy(&text));
-                said = text;
-            }
+            let is_done = !folders.iter().any(may_have) || gc.status().is_ok_and(|s| s.success());
             thread::sleep(if is_done { PAUSE } else { LONG_PAUSE });
         }
     });

@@ -30,10 +30,7 @@ pub(crate) fn marked(text: &str) -> Result<String> {
     }
     let (before, after) = text.split_once('{').unwrap_or_default();
     let comma = if object.is_empty() { "" } else { "," };
-    let mark = format!(
-        "{{
-  \"installedBy\": \"{INSTALLER}\""
-    );
+    let mark = format!("{{\n  \"installedBy\": \"{INSTALLER}\"");
     Ok([before, &mark, comma, after].concat())
 }
 

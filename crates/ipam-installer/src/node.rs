@@ -9,14 +9,13 @@ use anyhow::{Context, Result, anyhow, ensure};
 use ipnet::IpNet;
 use state_files::{FileId, lock_file};
 
-use crate::api_server::{kubeconfig, node_subnets};
 use crate::arguments::Arguments;
 use crate::at::At;
 use crate::config::Config;
 use crate::image::Image;
 use crate::staged::{bring_back, create_all, remove_left};
 use crate::uninstall::{remove_own, uninstall};
-use crate::wanted::{Content, Known, Wanted};
+use crate::wanted::{Known, Wanted};
 
 /// A node, and what this process knows of it.
 #[derive(Debug)]
@@ -118,27 +117,11 @@ impl Node {
     /// ConfigMap or the service account lacks something, the rest is put right. The runtime would
     /// not use the installed conflist.
     fn put_right(&mut self) -> Result<()> {
-        let mut problems = Vec::new();
-        let path = self.arguments.kubeconfig.as_ref();
-        let wanted = path.map(|path| {
-            let text = kubeconfig(&self.arguments).context("kubeconfig")?;
-            Ok(Wanted::new(path, Content::Kubeconfig(text)))
-        });
-        let kubeconfig = wanted.transpose().map_err(|error| problems.push(error));
-        let mut subnets = || {
-            if self.subnets.is_empty() {
-                self.subnets = node_subnets(&self.arguments)?;
-            }
-            Ok(self.subnets.clone())
-        };
-        let config = Config::read(&self.arguments, &mut subnets).context("config");
-        let config = config.map_err(|error| problems.push(error));
-        let mut config = config.unwrap_or_default();
-
-        let executables = self.image.executables.iter();
-        let all = executables.chain(kubeconfig.iter().flatten());
+        let mut config = Config::default();
+        let read = config.read(&self.arguments, &mut self.subnets);
+        let mut problems = Vec::from_iter(read.context("config").err());
         let mut different = Vec::new();
-        for wanted in all.chain(&config.wanted) {
+        for wanted in self.image.executables.iter().chain(&config.wanted) {
             if !wanted.is_right(&mut self.known)? {
                 different.push(wanted);
             }

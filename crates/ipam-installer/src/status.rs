@@ -3,11 +3,11 @@
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use tokio::sync::watch::{Sender, channel};
 
 use crate::at::At;
 use crate::staged::{create_all, remove};
@@ -17,7 +17,7 @@ const MOST: Duration = Duration::from_secs(4);
 
 /// The status, which a thread tells each probe.
 #[derive(Debug)]
-pub(crate) struct Status(Arc<Mutex<String>>);
+pub(crate) struct Status(Sender<String>);
 
 impl Status {
     /// Listens on this socket, which replaces one that an ended installer has left.
@@ -32,30 +32,24 @@ impl Status {
             UnixListener::bind(path)
         };
         let listener = listen().at(path)?;
-        let text = Arc::new(Mutex::new("not ready: it has just started".to_owned()));
-        let status = Self(Arc::clone(&text));
+        let (status, text) = channel("not ready: it has just started".to_owned());
         thread::spawn(move || {
             for mut probe in listener.incoming().flatten() {
-                let text = locked(&text).clone();
+                let text = text.borrow().clone();
                 // A probe that has gone away needs no answer.
                 let _ = probe.write_all(text.as_bytes());
             }
         });
-        Ok(status)
+        Ok(Self(status))
     }
 
     /// Sets the status, and logs it if it has changed.
     pub(crate) fn set(&self, text: String) {
-        let mut status = locked(&self.0);
-        if *status != text {
+        if *self.0.borrow() != text {
             eprintln!("{text}");
-            *status = text;
+            self.0.send_replace(text);
         }
     }
-}
-
-fn locked(text: &Mutex<String>) -> MutexGuard<'_, String> {
-    text.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Asks the running installer; true if it is ready, and its text.

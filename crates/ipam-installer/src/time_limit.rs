@@ -4,7 +4,7 @@ use std::future::Future;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use tokio::process::Command;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
@@ -12,16 +12,25 @@ use tokio::time::timeout;
 /// Longest time. `ipamctl` needs less than a second on a node with 65,000 reservations.
 const MOST: Duration = Duration::from_secs(20);
 
-/// Runs a command until it has ended and closed its output, with an empty environment.
+/// Runs a command until it has ended and closed its output, with an empty environment. Returns what
+/// it has printed.
 ///
 /// # Errors
 ///
-/// It can't be run, or was killed after [`MOST`].
-pub(crate) fn run(command: &mut Command) -> Result<Output> {
+/// It can't be run, was killed after [`MOST`], or has failed.
+pub(crate) fn run(command: &mut Command) -> Result<String> {
     command.env_clear().stdin(Stdio::null()).kill_on_drop(true);
     let program = command.as_std().get_program().display().to_string();
     let work = async { Ok(command.output().await?) };
-    within(MOST, "it did not end", work).context(program)
+    let output: Output = within(MOST, "it did not end", work).context(program.clone())?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr) + &*said;
+        // `kubectl get events` shows the first line of a message.
+        let why: Vec<&str> = why.lines().map(str::trim).collect();
+        bail!("{program}: {} ({})", why.join(" "), output.status);
+    }
+    Ok(said)
 }
 
 /// Does work to its end, or drops it. `late` is the beginning of the error's text.
