@@ -1,9 +1,10 @@
 //! A cluster's pool, beside bare writes and beside whereabouts on the same engine. Each call is a
 //! process with a connection.
 
+use std::fs::{self, File};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -206,10 +207,11 @@ impl Rows<'_> {
         calls: usize,
         call: impl Fn(usize) -> Result<Command> + Sync,
     ) -> Result<Round> {
-        let failed = AtomicUsize::new(0);
+        let (failed, said) = (AtomicUsize::new(0), tempfile::NamedTempFile::new()?);
         let run = |number| {
+            let said = File::options().append(true).open(&said)?;
             let mut process = call(number)?;
-            let (_, success) = timed(process.stdout(Stdio::null()).stderr(Stdio::null()))?;
+            let (_, success) = timed(process.stdout(said.try_clone()?).stderr(said))?;
             if !success {
                 failed.fetch_add(1, Ordering::Relaxed);
             }
@@ -218,6 +220,7 @@ impl Rows<'_> {
         Ok(Round {
             time: inside(&self.engine.clients(), || crowd(callers, calls, &run))?,
             failed: failed.into_inner(),
+            said: fs::read_to_string(&said)?,
         })
     }
 }
@@ -227,12 +230,17 @@ struct Round {
     /// Until the last one has ended.
     time: Duration,
     failed: usize,
+    /// What all calls have said.
+    said: String,
 }
 
 impl Round {
     /// The time, if all calls have succeeded.
     fn of_all(&self) -> Result<Duration> {
-        ensure!(self.failed == 0, "{} calls have failed", self.failed);
+        let mut lines = self.said.lines();
+        let why = lines.find(|line| line.contains("\"msg\"") || line.contains("rror"));
+        let (failed, why) = (self.failed, why.unwrap_or_default());
+        ensure!(failed == 0, "{failed} calls have failed: {why}");
         Ok(self.time)
     }
 }

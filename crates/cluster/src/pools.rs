@@ -5,7 +5,7 @@ use cni::{Error, NetworkConfig, NetworkName, Object};
 use ipam::{Pool, Pools};
 
 use crate::repetition::until_answered;
-use crate::{AddressKey, PoolAddresses, Store};
+use crate::{AddressKey, Among, PoolAddresses, Store};
 
 /// Keys of a definition that are copied into an entry which has only a name.
 const DEFINITION_KEYS: [&str; 7] = [
@@ -72,12 +72,12 @@ impl NamedPool {
         }
     }
 
-    /// Its addresses, for a list of those that were given under this name, or of all.
-    pub(crate) fn addresses<'a>(&'a self, name: Option<&'a str>) -> PoolAddresses<'a> {
+    /// Some of its addresses, for a list.
+    pub(crate) fn addresses<'a>(&'a self, among: Among<'a>) -> PoolAddresses<'a> {
         PoolAddresses {
             space: self.space.as_ref(),
             ranges: &self.pool.ranges,
-            name,
+            among,
         }
     }
 

@@ -1,4 +1,4 @@
-//! The search for a free address of a pool: by reading some of its addresses, then by listing it.
+//! The search for a free address of a pool: among some of its addresses, then among all.
 
 use std::net::IpAddr;
 
@@ -7,23 +7,23 @@ use cni::Error;
 use crate::choice::Choice;
 use crate::pools::NamedPool;
 use crate::repetition::until_answered;
-use crate::{AddressKey, Store, StoreError};
+use crate::{Among, Store, StoreError};
 
-/// Number of addresses that are read together. An engine may read them one after the other.
-const READ_TOGETHER: usize = 4;
+/// Number of addresses that are looked for together.
+const TOGETHER: usize = 16;
 
-/// To list a number of addresses costs an engine about as much as to read a 64th of them.
+/// To list a number of addresses costs an engine about as much as to look for a 64th of them.
 const LISTED_PER_READ: u128 = 64;
 
-/// Fewest and most addresses that are read before a pool is listed.
-const READS: [u128; 2] = [8, 256];
+/// Fewest and most addresses that are looked for before a pool is listed.
+const READS: [usize; 2] = [8, 256];
 
 /// What a call knows of a pool's addresses.
 pub(crate) struct Search<'p> {
     pool: &'p NamedPool,
     choice: Choice<'p>,
     /// Number of addresses that were found taken since the last list.
-    found: u128,
+    found: usize,
 }
 
 impl<'p> Search<'p> {
@@ -53,31 +53,34 @@ impl<'p> Search<'p> {
     ///
     /// Those of the store.
     pub(crate) fn free(&mut self, store: &mut dyn Store) -> Result<Option<IpAddr>, Error> {
-        let most = (self.pool.pool.ranges.capacity() / LISTED_PER_READ).clamp(READS[0], READS[1]);
+        let part = self.pool.pool.ranges.capacity() / LISTED_PER_READ;
+        let most = usize::try_from(part)
+            .unwrap_or(usize::MAX)
+            .clamp(READS[0], READS[1]);
         // The second list has those, too, that were given under another pool's name.
-        for name in [Some(self.pool.name.as_str()), None] {
+        for among in [Among::Named(&self.pool.name), Among::All] {
             while self.found < most {
-                // Nearly always, the first one is free.
-                let number = if self.found == 0 { 1 } else { READ_TOGETHER };
-                let candidates = self.choice.candidates(number).into_iter();
-                let keys: Vec<AddressKey> = candidates.map(|ip| self.pool.key(ip)).collect();
-                let held = until_answered(store, |store| store.read(&keys))?;
-                for held in &held {
-                    self.note_taken(held.key.ip);
-                }
-                let is_free = |key: &&AddressKey| held.iter().all(|held| held.key != **key);
-                if held.len() < keys.len() || keys.is_empty() {
-                    return Ok(keys.iter().find(is_free).map(|key| key.ip));
+                let some = self.choice.candidates(TOGETHER.min(most - self.found));
+                let taken = self.taken(store, Among::Some(&some))?;
+                let free = some.iter().copied().find(|ip| !taken.contains(ip));
+                self.found += taken.len();
+                self.choice.note_taken(taken);
+                if free.is_some() || some.is_empty() {
+                    return Ok(free);
                 }
             }
-            let addresses = self.pool.addresses(name);
-            let listed = until_answered(store, |store| store.taken(&addresses));
-            let taken = listed.map_err(|error| self.unlisted(error))?;
+            let taken = self.taken(store, among);
+            let taken = taken.map_err(|error| self.unlisted(error))?;
             tracing::debug!(pool = self.pool.name, taken = taken.len(), "listed");
             self.choice.note_taken(taken);
             self.found = 0;
         }
         Ok(self.candidate())
+    }
+
+    fn taken(&self, store: &mut dyn Store, among: Among<'_>) -> Result<Vec<IpAddr>, StoreError> {
+        let addresses = self.pool.addresses(among);
+        until_answered(store, |store| store.taken(&addresses))
     }
 
     /// The error of a list, with what is known of the pool: a full one may be too large to be listed

@@ -61,7 +61,8 @@ pub trait Store {
     /// See [`crate::Kind`].
     fn list(&mut self, selection: &Selection<'_>) -> Result<Vec<AddressKey>, StoreError>;
 
-    /// Lists the addresses in these ranges that are taken, in any order.
+    /// Lists the addresses of a pool that are taken, in any order. They only serve the choice of an
+    /// address to claim, so an engine may answer from a cache.
     ///
     /// # Errors
     ///
@@ -141,13 +142,32 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// The addresses of a pool.
+/// Addresses of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolAddresses<'a> {
     /// Its address space.
     pub space: Option<&'a NetworkName>,
     /// Its ranges.
     pub ranges: &'a RangeSet,
-    /// If this is set, addresses that were given under another name may be missing in a list.
-    pub name: Option<&'a str>,
+    /// Which of them a list is for.
+    pub among: Among<'a>,
+}
+
+impl PoolAddresses<'_> {
+    /// The key of one of them.
+    pub fn key(&self, ip: IpAddr) -> AddressKey {
+        let space = self.space.cloned();
+        AddressKey { space, ip }
+    }
+}
+
+/// Which addresses of a pool a list is for.
+#[derive(Clone, Copy, Debug)]
+pub enum Among<'a> {
+    /// These. A list may end at the first one that is free.
+    Some(&'a [IpAddr]),
+    /// Those that were given under this name. A list may have others, too.
+    Named(&'a str),
+    /// All.
+    All,
 }

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use cluster::{
-    AddressKey, Claim, Held, Holder, Inventory, Kind, PoolAddresses, Release, Selection, Store,
-    StoreError, TimeLimit,
+    AddressKey, Among, Claim, Held, Holder, Inventory, Kind, PoolAddresses, Release, Selection,
+    Store, StoreError, TimeLimit,
 };
 use cni::{Cancellation, Object};
 
@@ -144,6 +144,13 @@ impl Store for EtcdStore<'_> {
     }
 
     fn taken(&mut self, pool: &PoolAddresses<'_>) -> Result<Vec<IpAddr>, StoreError> {
+        if let Among::Some(ips) = pool.among {
+            let name = |ip: &IpAddr| Range::key(self.keys.address(&pool.key(*ip))).without_values();
+            let answers = self.client.ranges(ips.iter().map(name), &self.time)?;
+            let both = ips.iter().zip(&answers);
+            let taken = both.filter(|(_, answer)| !answer.kvs.is_empty());
+            return Ok(taken.map(|(ip, _)| *ip).collect());
+        }
         let prefix = self.keys.addresses();
         let mut taken = Vec::new();
         for range in self.keys.taken(pool) {

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use cluster::{
-    AddressKey, Claim, DEFAULT_TIMEOUT, Held, Holder, Inventory, Kind, PoolAddresses, Release,
-    Selection, Store, StoreError, TimeLimit,
+    AddressKey, Among, Claim, DEFAULT_TIMEOUT, Held, Holder, Inventory, Kind, PoolAddresses,
+    Release, Selection, Store, StoreError, TimeLimit,
 };
 use cni::Object;
 use either::Either;
@@ -17,7 +17,7 @@ use kube::api::{
 use kube::core::{ObjectList, ObjectMeta, Request};
 use kube::{Resource, ResourceExt};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::client::Client;
 use crate::failure::{Access, exists, is_another, is_missing};
@@ -88,8 +88,9 @@ impl<'a> Kubernetes<'a> {
         &self,
         collection: &str,
         name: &str,
+        parameters: &GetParams,
     ) -> Result<Option<T>, StoreError> {
-        let request = Request::new(collection).get(name, &GetParams::default());
+        let request = Request::new(collection).get(name, parameters);
         let answer = self
             .client
             .send(&self.time, Access::Read, |kube| async move {
@@ -162,7 +163,7 @@ impl Store for Kubernetes<'_> {
     }
 
     fn pool(&mut self, name: &str) -> Result<Option<Object>, StoreError> {
-        let pool = self.get::<RawPool>(&pools(), name)?;
+        let pool = self.get::<RawPool>(&pools(), name, &GetParams::default())?;
         Ok(pool.map(|pool| pool.spec))
     }
 
@@ -188,7 +189,8 @@ impl Store for Kubernetes<'_> {
     fn read(&mut self, keys: &[AddressKey]) -> Result<Vec<Held>, StoreError> {
         let mut all = Vec::new();
         for key in keys {
-            let address = self.get::<Address>(&addresses(), &name_of(key)?)?;
+            let address =
+                self.get::<Address>(&addresses(), &name_of(key)?, &GetParams::default())?;
             all.extend(address.and_then(held));
         }
         Ok(all)
@@ -258,11 +260,30 @@ impl Store for Kubernetes<'_> {
         })
     }
 
-    /// Lists by the label `pool`, or else the names of all addresses: the label doesn't say which
-    /// addresses a pool has today.
+    /// Reads some one after the other; else lists by the label `pool`, or the names of all
+    /// addresses: the label doesn't say which addresses a pool has today.
     fn taken(&mut self, pool: &PoolAddresses<'_>) -> Result<Vec<IpAddr>, StoreError> {
         let mut list = ListParams::default().limit(PAGE);
-        list.label_selector = pool.name.map(|name| labels::selector("pool", name));
+        match pool.among {
+            Among::Some(ips) => {
+                let mut taken = Vec::new();
+                for ip in ips {
+                    let name = name_of(&pool.key(*ip))?;
+                    // The claim decides, so the API server's cache is enough.
+                    let cached = GetParams::at("0");
+                    if self
+                        .get::<IgnoredAny>(&addresses(), &name, &cached)?
+                        .is_none()
+                    {
+                        break;
+                    }
+                    taken.push(*ip);
+                }
+                return Ok(taken);
+            }
+            Among::Named(name) => list = list.labels(&labels::selector("pool", name)),
+            Among::All => {}
+        }
         let keys = self.keys(list, |_| true)?;
         let is_of_pool =
             |key: &&AddressKey| key.space.as_ref() == pool.space && pool.ranges.contains(key.ip);

@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use cluster::{
-    AddressKey, Claim, Held, Holder, Kind, PoolAddresses, Release, Selection, Store, StoreError,
-    TimeLimit,
+    AddressKey, Among, Claim, Held, Holder, Kind, PoolAddresses, Release, Selection, Store,
+    StoreError, TimeLimit,
 };
 use cni::{Cancellation, Object};
 use fastrand::Rng;
@@ -244,13 +244,17 @@ impl Store for MemoryStore<'_> {
     }
 
     fn taken(&mut self, pool: &PoolAddresses<'_>) -> Result<Vec<IpAddr>, StoreError> {
-        if self.happens(self.faults.unable_lists) {
+        let is_list = !matches!(pool.among, Among::Some(_));
+        if is_list && self.happens(self.faults.unable_lists) {
             return Err(StoreError::new(Kind::Unable, "no list"));
         }
         let state = self.reach()?;
         let keys = state.addresses.keys();
-        let of_pool =
-            keys.filter(|key| key.space.as_ref() == pool.space && pool.ranges.contains(key.ip));
-        Ok(of_pool.map(|key| key.ip).collect())
+        let is_listed = |ip| match pool.among {
+            Among::Some(ips) => ips.contains(&ip),
+            Among::Named(_) | Among::All => pool.ranges.contains(ip),
+        };
+        let listed = keys.filter(|key| key.space.as_ref() == pool.space && is_listed(key.ip));
+        Ok(listed.map(|key| key.ip).collect())
     }
 }
