@@ -1,7 +1,7 @@
 //! The clusters that this node's networks, or a kubeconfig, lead to.
 
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use cluster::{Engine, Inventory, Node, Store as _};
@@ -55,7 +55,7 @@ impl Cluster {
         networks: impl IntoIterator<Item = &'a Network>,
         places: &Places,
         problems: &mut Vec<Problem>,
-    ) -> Vec<Rc<Self>> {
+    ) -> Vec<Arc<Self>> {
         let of_networks = networks.into_iter().filter_map(|network| {
             let (_, engine) = engine_of(&network.delegates)?;
             let name = Some(network.name.clone());
@@ -80,12 +80,12 @@ impl Cluster {
                 Err(error) => problems.push(Problem::new(&file, error.msg)),
             }
         }
-        found.into_iter().map(Rc::new).collect()
+        found.into_iter().map(Arc::new).collect()
     }
 
     /// The cluster in Kubernetes' API of a person's kubeconfig.
-    pub(crate) fn of_kubeconfig(file: &Path) -> Rc<Self> {
-        Rc::new(Self {
+    pub(crate) fn of_kubeconfig(file: &Path) -> Arc<Self> {
+        Arc::new(Self {
             engine: kubernetes::ENGINE,
             file: file.to_owned(),
             ipam: None,
@@ -99,7 +99,7 @@ impl Cluster {
     /// # Errors
     ///
     /// There is none, or several.
-    pub(crate) fn one(context: &Context<'_>) -> Result<Rc<Self>> {
+    pub(crate) fn one(context: &Context<'_>) -> Result<Arc<Self>> {
         if let Some(file) = &context.places.kubeconfig {
             return Ok(Self::of_kubeconfig(file));
         }
@@ -110,7 +110,7 @@ impl Cluster {
         }
         let number = clusters.len();
         match &clusters[..] {
-            [one] => Ok(Rc::clone(one)),
+            [one] => Ok(Arc::clone(one)),
             _ => bail!("the conflists lead to {number} clusters: see --conf-dir and --kubeconfig"),
         }
     }

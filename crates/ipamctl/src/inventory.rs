@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use chain::record::{ListedRecord, networks, records};
@@ -46,7 +46,7 @@ pub(crate) struct Inventory {
     pub(crate) pools: KnownPools,
     /// The rows: each address that isn't free, and each record without one.
     pub(crate) held: Vec<HeldAddress>,
-    pub(crate) records: Vec<Rc<ListedRecord>>,
+    pub(crate) records: Vec<Arc<ListedRecord>>,
     /// Files, folders and clusters that can't be read.
     pub(crate) problems: Vec<Problem>,
     /// Number of things that can't be read, conflists included.
@@ -101,7 +101,7 @@ impl Inventory {
         self.read_clusters(&clusters, nodes);
     }
 
-    fn read_clusters(&mut self, clusters: &[Rc<Cluster>], nodes: Nodes) {
+    fn read_clusters(&mut self, clusters: &[Arc<Cluster>], nodes: Nodes) {
         for cluster in clusters {
             if let Err(error) = self.read_cluster(cluster, nodes == Nodes::All) {
                 let place = cluster.place(None);
@@ -123,7 +123,7 @@ impl Inventory {
             for network in self.known(&state_dir, networks(&state_dir)) {
                 let folder = state_dir.join(network.as_str());
                 let read = self.known(&folder, records(&state_dir, &network));
-                self.records.extend(read.into_iter().map(Rc::new));
+                self.records.extend(read.into_iter().map(Arc::new));
             }
         }
     }
@@ -137,7 +137,7 @@ impl Inventory {
                 read => self.known(&path, read),
             };
             let name = name.to_string();
-            let place = Rc::new(Place { path, name });
+            let place = Arc::new(Place { path, name });
             let rows = read.into_iter();
             let rows = rows.map(|address| HeldAddress::reserved(&place, address));
             self.held.extend(rows);
@@ -185,12 +185,12 @@ impl Inventory {
             if let (Some(container), Some(ifname)) = (&row.container, &row.ifname)
                 && let Some(&record) = by_attachment.get(&(&**network, &**container, &**ifname))
             {
-                with_reservation.insert(Rc::as_ptr(record));
+                with_reservation.insert(Arc::as_ptr(record));
                 row.set_record(record);
             }
         }
         for record in &self.records {
-            if !with_reservation.contains(&Rc::as_ptr(record)) {
+            if !with_reservation.contains(&Arc::as_ptr(record)) {
                 // An address that another attachment holds now isn't the record's any more.
                 let network = record.network.as_str();
                 let is_lost = |ip| reserved.contains(&(network.to_owned(), ip));

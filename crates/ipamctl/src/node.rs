@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use chain::record::ListedRecord;
 use cni::Environment;
@@ -92,7 +92,7 @@ impl Node {
     /// Multus keeps its networks' configurations in the API server, Docker keeps its own.
     pub(crate) fn unconfigured(
         &self,
-        records: &[Rc<ListedRecord>],
+        records: &[Arc<ListedRecord>],
         problems: &mut Vec<Problem>,
     ) -> Vec<Network> {
         let added = |record: &ListedRecord| record.content.as_ref().ok().map(|ok| ok.added);

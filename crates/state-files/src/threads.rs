@@ -13,7 +13,10 @@ const WORTH_A_THREAD: usize = 2_000;
 /// # Panics
 ///
 /// If `work` panics.
-pub fn in_threads<T: Sync, R: Send>(values: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+pub fn in_threads<'a, T: Sync, R: Send>(
+    values: &'a [T],
+    work: impl Fn(&'a T) -> R + Sync,
+) -> Vec<R> {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
     let threads = processors.min(values.len() / WORTH_A_THREAD);
     if threads < 2 {

@@ -11,6 +11,7 @@ use anyhow::Result;
 use chain::WhenBusy;
 use chain::record::AttachmentRecord;
 use cni::code::TRY_AGAIN_LATER;
+use state_files::in_threads;
 
 use crate::Context;
 use crate::arguments::GcArguments;
@@ -37,9 +38,9 @@ pub(crate) fn run(arguments: &GcArguments, context: &Context<'_>) -> Result<bool
     let mut outcomes = Vec::new();
     // Networks whose engine didn't answer: it would be asked again and again.
     let mut away = HashSet::new();
-    for attachment in &all {
+    let judgements = in_threads(&all, |attachment| judge.judge(attachment));
+    for (attachment, judgement) in all.iter().zip(judgements) {
         let network = attachment.network;
-        let judgement = judge.judge(attachment);
         let mut wanted = arguments.network.iter();
         let is_wanted = wanted.len() == 0 || wanted.any(|name| name == network);
         if !is_wanted || !judge.is_collected(&judgement) {

@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use anyhow::Result;
 use serde::Serialize;
+use state_files::in_threads;
 
 use crate::Context;
 use crate::arguments::ListArguments;
@@ -67,8 +68,10 @@ pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
     let all = attachments(&inventory.held);
     let judge = Judge::new(node, &inventory, &all, valid.as_ref(), list)?;
     let ipamctl = context.places.command();
-    let leak = |attachment| Leak::of(attachment, judge.judge(attachment), &ipamctl);
-    let leaks: Vec<Leak<'_>> = all.iter().filter_map(leak).collect();
+    let judged = in_threads(&all, |attachment| {
+        Leak::of(attachment, judge.judge(attachment), &ipamctl)
+    });
+    let leaks: Vec<Leak<'_>> = judged.into_iter().flatten().collect();
     context.output.print(&leaks, || {
         if leaks.is_empty() {
             return vec!["No leak is known.".to_owned()];

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use chain::record::{ListedRecord, RecordState};
@@ -47,17 +47,17 @@ pub(crate) struct HeldAddress {
     /// The names of the container.
     pub(crate) names: Names,
     #[serde(serialize_with = "record_file")]
-    pub(crate) record: Option<Rc<ListedRecord>>,
+    pub(crate) record: Option<Arc<ListedRecord>>,
     /// `None` for an address that only a record names.
     #[serde(skip)]
-    pub(crate) place: Option<Rc<Place>>,
+    pub(crate) place: Option<Arc<Place>>,
     /// The address in a cluster.
     #[serde(skip)]
-    pub(crate) stored: Option<Rc<Stored>>,
+    pub(crate) stored: Option<Arc<Stored>>,
 }
 
 fn record_file<S: Serializer>(
-    record: &Option<Rc<ListedRecord>>,
+    record: &Option<Arc<ListedRecord>>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     let file = record.as_ref().map(|record| record.file.display());
@@ -66,7 +66,7 @@ fn record_file<S: Serializer>(
 
 impl HeldAddress {
     /// The address of a reservation.
-    pub(super) fn reserved(place: &Rc<Place>, listed: ListedAddress) -> Self {
+    pub(super) fn reserved(place: &Arc<Place>, listed: ListedAddress) -> Self {
         let (container, ifname, state) = match listed.state {
             State::Reserved(holder) => (
                 Some(holder.container_id),
@@ -84,7 +84,7 @@ impl HeldAddress {
             ifname,
             since: listed.since,
             state,
-            place: Some(Rc::clone(place)),
+            place: Some(Arc::clone(place)),
             ..Self::default()
         }
     }
@@ -92,7 +92,7 @@ impl HeldAddress {
     /// The addresses of a record that has no reservation: those of its answer that aren't lost, or
     /// one row without an address.
     pub(super) fn recorded(
-        record: &Rc<ListedRecord>,
+        record: &Arc<ListedRecord>,
         is_lost: impl Fn(IpAddr) -> bool,
     ) -> Vec<Self> {
         let content = record.content.as_ref().ok();
@@ -121,8 +121,8 @@ impl HeldAddress {
         ips.into_iter().map(|ip| held(Some(ip))).collect()
     }
 
-    pub(super) fn set_record(&mut self, record: &Rc<ListedRecord>) {
-        self.record = Some(Rc::clone(record));
+    pub(super) fn set_record(&mut self, record: &Arc<ListedRecord>) {
+        self.record = Some(Arc::clone(record));
         self.state = HeldState::of(record);
         if let Ok(content) = &record.content {
             self.names = Names::of(content);

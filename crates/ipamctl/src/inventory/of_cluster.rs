@@ -1,6 +1,6 @@
 //! Rows of a cluster's addresses, and its pools.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use anyhow::Result;
 use cluster::{of_node, until_answered};
@@ -20,7 +20,7 @@ impl Inventory {
     /// # Errors
     ///
     /// Those of the store.
-    pub(super) fn read_cluster(&mut self, cluster: &Rc<Cluster>, all: bool) -> Result<()> {
+    pub(super) fn read_cluster(&mut self, cluster: &Arc<Cluster>, all: bool) -> Result<()> {
         let store = &mut *cluster.open()?;
         for (name, mut definition) in until_answered(store, |store| store.pools())? {
             definition.set("name", &name);
@@ -41,7 +41,7 @@ impl Inventory {
         listed.sort_by(|one, other| one.key.cmp(&other.key));
         for held in listed {
             self.held.push(HeldAddress::stored(Stored {
-                cluster: Rc::clone(cluster),
+                cluster: Arc::clone(cluster),
                 path: store.path_of_address(&held.key),
                 held,
             }));
@@ -60,7 +60,7 @@ impl HeldAddress {
         let mut row = Self {
             ip: Some(stored.held.key.ip),
             state: HeldState::Unreadable,
-            place: Some(Rc::new(place)),
+            place: Some(Arc::new(place)),
             ..Self::default()
         };
         if let Some(holder) = &stored.held.holder {
@@ -73,7 +73,7 @@ impl HeldAddress {
             row.since = humantime::parse_rfc3339(&holder.since).ok();
             row.names = Names::of_pod(holder.namespace.as_deref(), holder.pod.as_deref());
         }
-        row.stored = Some(Rc::new(stored));
+        row.stored = Some(Arc::new(stored));
         row
     }
 }

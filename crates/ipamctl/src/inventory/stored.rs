@@ -1,13 +1,13 @@
 //! An address as a cluster has it.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::clusters::Cluster;
 
 /// An address as a cluster has it.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
-    pub(crate) cluster: Rc<Cluster>,
+    pub(crate) cluster: Arc<Cluster>,
     pub(crate) held: cluster::Held,
     /// Name of the address by which a person finds it in the engine.
     pub(crate) path: String,
