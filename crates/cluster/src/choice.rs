@@ -10,7 +10,7 @@ use ipam::{Interval, RangeSet};
 pub(crate) struct Choice<'p> {
     ranges: &'p RangeSet,
     sticky: Option<&'p str>,
-    /// Merged; what was found taken isn't chosen again.
+    /// Merged; what was found taken isn't chosen again before a list says that it is free.
     taken: Vec<Interval>,
 }
 
@@ -30,6 +30,12 @@ impl<'p> Choice<'p> {
         let noted = ips.into_iter().filter_map(|ip| Interval::new(ip, ip));
         self.taken.extend(noted);
         self.taken = Interval::merged(std::mem::take(&mut self.taken));
+    }
+
+    /// Replaces what was noted by a list of what is taken.
+    pub(crate) fn replace_taken(&mut self, ips: impl IntoIterator<Item = IpAddr>) {
+        self.taken.clear();
+        self.note_taken(ips);
     }
 
     /// Some free addresses, in the order in which they are tried.

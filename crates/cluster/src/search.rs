@@ -61,19 +61,26 @@ impl<'p> Search<'p> {
         for among in [Among::Named(&self.pool.name), Among::All] {
             while self.found < most {
                 let some = self.choice.candidates(TOGETHER.min(most - self.found));
+                if some.is_empty() {
+                    break;
+                }
                 let taken = self.taken(store, Among::Some(&some))?;
                 let free = some.iter().copied().find(|ip| !taken.contains(ip));
                 self.found += taken.len();
                 self.choice.note_taken(taken);
-                if free.is_some() || some.is_empty() {
+                if free.is_some() {
                     return Ok(free);
                 }
             }
             let taken = self.taken(store, among);
             let taken = taken.map_err(|error| self.unlisted(error))?;
             tracing::debug!(pool = self.pool.name, taken = taken.len(), "listed");
-            self.choice.note_taken(taken);
+            // What was only looked at may have been released since.
+            self.choice.replace_taken(taken);
             self.found = 0;
+            if self.candidate().is_none() {
+                break;
+            }
         }
         Ok(self.candidate())
     }

@@ -28,14 +28,14 @@ fn as_an_add(store: &mut dyn Store, plugin: &str, call: &Call<'_>) -> Result<(),
     let ipam = config.ipam()?;
     Completion::read(config, &ipam)?;
     let pools = NamedPool::read(store, config)?;
+    // An engine may answer the search from a cache.
+    until_answered(store, |store| store.pool(ANY_POOL))?;
     if pools.is_empty() {
         let delegates: Option<Vec<String>> = ipam.read("ipam", "delegates")?;
         let first = delegates.unwrap_or_default().into_iter().next();
         if first.is_none_or(|first| first == plugin) {
             return Err(Error::config("no selector stands before this allocator"));
         }
-        // The selector's pools depend on the container.
-        until_answered(store, |store| store.pool(ANY_POOL))?;
     }
     let mut full = Vec::new();
     for pool in &pools {

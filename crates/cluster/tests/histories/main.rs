@@ -154,6 +154,7 @@ fn lost_requests_and_answers_give_no_address_twice_and_lose_none() {
         lost_answers: 10,
         late: 5,
         unable_lists: 5,
+        old_looks: 20,
     };
     let found = violations(faults, |_| ());
     assert!(found.is_empty(), "{found:#?}");

@@ -23,6 +23,8 @@ pub(crate) struct Faults {
     pub(crate) late: u8,
     /// The engine can't list a pool.
     pub(crate) unable_lists: u8,
+    /// A look at some addresses is answered by a cache that knows no release.
+    pub(crate) old_looks: u8,
 }
 
 /// A change that was sent.
@@ -244,8 +246,11 @@ impl Store for MemoryStore<'_> {
     }
 
     fn taken(&mut self, pool: &PoolAddresses<'_>) -> Result<Vec<IpAddr>, StoreError> {
-        let is_list = !matches!(pool.among, Among::Some(_));
-        if is_list && self.happens(self.faults.unable_lists) {
+        if let Among::Some(ips) = pool.among {
+            if self.happens(self.faults.old_looks) {
+                return Ok(ips.to_vec());
+            }
+        } else if self.happens(self.faults.unable_lists) {
             return Err(StoreError::new(Kind::Unable, "no list"));
         }
         let state = self.reach()?;

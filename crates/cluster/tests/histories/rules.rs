@@ -103,6 +103,29 @@ fn a_full_pool_that_cannot_be_listed_is_named() {
 }
 
 #[test]
+fn an_address_that_a_cache_still_has_is_found_in_a_list() {
+    let cluster = cluster_of_blue();
+    for old in [
+        Faults::default(),
+        Faults {
+            old_looks: 100,
+            ..Faults::default()
+        },
+    ] {
+        let calls = Traffic::new(&cluster, old);
+        let all: Vec<String> = (0..5).map(|i| format!("c{i}")).collect();
+        for id in &all {
+            calls.add(&node("a"), id, &blue()).unwrap();
+        }
+        let refused = calls.add(&node("a"), "one-more", &blue()).unwrap_err();
+        assert_eq!(refused.code, code::TRY_AGAIN_LATER);
+        for id in &all {
+            calls.del(&node("a"), id, &json!({})).unwrap();
+        }
+    }
+}
+
+#[test]
 fn if_one_pool_is_full_none_gives_an_address() {
     let cluster = cluster_of_blue();
     cluster.define("one", r#"{"subnet":"10.1.0.0/30"}"#);
