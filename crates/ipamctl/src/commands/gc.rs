@@ -11,7 +11,6 @@ use anyhow::Result;
 use chain::WhenBusy;
 use chain::record::AttachmentRecord;
 use cni::code::TRY_AGAIN_LATER;
-use state_files::in_threads;
 
 use crate::Context;
 use crate::arguments::GcArguments;
@@ -38,7 +37,7 @@ pub(crate) fn run(arguments: &GcArguments, context: &Context<'_>) -> Result<bool
     let mut outcomes = Vec::new();
     // Networks whose engine didn't answer: it would be asked again and again.
     let mut away = HashSet::new();
-    let judgements = in_threads(&all, |attachment| judge.judge(attachment));
+    let judgements = state_files::in_threads(&all, |attachment| judge.judge(attachment));
     for (attachment, judgement) in all.iter().zip(judgements) {
         let network = attachment.network;
         let mut wanted = arguments.network.iter();

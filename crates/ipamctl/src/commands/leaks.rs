@@ -4,7 +4,6 @@ use std::time::SystemTime;
 
 use anyhow::Result;
 use serde::Serialize;
-use state_files::in_threads;
 
 use crate::Context;
 use crate::arguments::ListArguments;
@@ -68,9 +67,7 @@ pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
     let all = attachments(&inventory.held);
     let judge = Judge::new(node, &inventory, &all, valid.as_ref(), list)?;
     let ipamctl = context.places.command();
-    let judged = in_threads(&all, |attachment| {
-        Leak::of(attachment, judge.judge(attachment), &ipamctl)
-    });
+    let judged = state_files::in_threads(&all, |one| Leak::of(one, judge.judge(one), &ipamctl));
     let leaks: Vec<Leak<'_>> = judged.into_iter().flatten().collect();
     context.output.print(&leaks, || {
         if leaks.is_empty() {
