@@ -61,8 +61,8 @@ pub trait Store {
     /// See [`crate::Kind`].
     fn list(&mut self, selection: &Selection<'_>) -> Result<Vec<AddressKey>, StoreError>;
 
-    /// Lists the addresses of a pool that are taken, in any order. They only serve the choice of an
-    /// address to claim, so an engine may answer from a cache.
+    /// Lists the addresses of a pool that are taken, in any order. Of [`Among::Some`], an engine may
+    /// answer from a cache, since the claim decides; the others are as they are now.
     ///
     /// # Errors
     ///

@@ -26,7 +26,8 @@ pub(crate) fn start(node: &Node) {
             folders.insert(state_dir.clone());
             // A folder that can't be read may have some.
             let may_have = |folder: &PathBuf| chain::has_unfinished(folder).unwrap_or(true);
-            let is_done = !folders.iter().any(may_have) || gc.status().is_ok_and(|s| s.success());
+            let mut repeat = || gc.status().inspect_err(|why| eprintln!("ipamctl: {why}"));
+            let is_done = !folders.iter().any(may_have) || repeat().is_ok_and(|s| s.success());
             thread::sleep(if is_done { PAUSE } else { LONG_PAUSE });
         }
     });
