@@ -1,6 +1,5 @@
 //! The order in which the addresses of a pool are tried: pure functions.
 
-use std::iter;
 use std::net::IpAddr;
 
 use ipam::{Interval, RangeSet};
@@ -38,54 +37,34 @@ impl<'p> Choice<'p> {
         self.note_taken(ips);
     }
 
-    /// Some free addresses, in the order in which they are tried.
+    /// The next addresses to try, at most this number, in this order; none if all are taken.
     pub(crate) fn candidates(&self, number: usize) -> Vec<IpAddr> {
-        let mut rest = self.clone();
-        let next = || {
-            let ip = rest.candidate()?;
-            rest.note_taken([ip]);
-            Some(ip)
+        let Some(key) = self.sticky else {
+            return self.any(number);
         };
-        iter::from_fn(next).take(number).collect()
+        let rotation = self.ranges.rotation_of_key(key).into_iter();
+        let free = rotation.flat_map(|candidate| candidate.addresses.without(&self.taken));
+        free.flat_map(|free| free.iter()).take(number).collect()
     }
 
-    /// The next address to try; `None` if all are taken.
-    pub(crate) fn candidate(&self) -> Option<IpAddr> {
-        match self.sticky {
-            Some(key) => self.first_from(self.ranges.place_of_key(key)?),
-            None => self.any(),
-        }
-    }
-
-    /// The first free address from this one on, in the rotation's order.
-    fn first_from(&self, place: IpAddr) -> Option<IpAddr> {
-        let is_taken = |ip: IpAddr| self.taken.iter().any(|interval| interval.contains(ip));
-        if !is_taken(place) {
-            return Some(place);
-        }
-        let rotation = self.ranges.rotation(Some(place));
-        let free = rotation
-            .iter()
-            .flat_map(|candidate| candidate.addresses.without(&self.taken));
-        free.map(Interval::first).next()
-    }
-
-    /// A free address, each as likely as any other.
-    fn any(&self) -> Option<IpAddr> {
+    /// Some free addresses, each as likely as any other.
+    fn any(&self, number: usize) -> Vec<IpAddr> {
         let given = self.ranges.given();
-        let free: Vec<Interval> = given
-            .flat_map(|interval| interval.without(&self.taken))
-            .collect();
-        let number = free
-            .iter()
-            .fold(0, |sum: u128, interval| sum.saturating_add(interval.size()));
-        let index = (number > 0).then(|| fastrand::u128(..number))?;
-        address_at(free, index)
+        let free = given.flat_map(|interval| interval.without(&self.taken));
+        let free: Vec<Interval> = free.collect();
+        let sizes = free.iter().map(|interval| interval.size());
+        let size = sizes.fold(0, u128::saturating_add);
+        let mut chosen = Vec::new();
+        while (chosen.len() as u128) < size.min(number as u128) {
+            let ip = address_at(&free, fastrand::u128(..size));
+            chosen.extend(ip.filter(|ip| !chosen.contains(ip)));
+        }
+        chosen
     }
 }
 
 /// The address at this index of the intervals.
-fn address_at(intervals: impl IntoIterator<Item = Interval>, mut index: u128) -> Option<IpAddr> {
+fn address_at(intervals: &[Interval], mut index: u128) -> Option<IpAddr> {
     for interval in intervals {
         if let Some(ip) = interval.nth(index) {
             return Some(ip);

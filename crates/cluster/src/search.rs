@@ -38,7 +38,7 @@ impl<'p> Search<'p> {
 
     /// An address that isn't known to be taken; `None` if all are.
     pub(crate) fn candidate(&self) -> Option<IpAddr> {
-        self.choice.candidate()
+        self.choice.candidates(1).pop()
     }
 
     /// Notes an address that is taken.

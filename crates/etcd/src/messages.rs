@@ -26,6 +26,9 @@ pub struct Range {
     /// Largest number of keys; 0 is no limit.
     #[prost(int64, tag = "3")]
     pub limit: i64,
+    /// As the member that answers has them, which may lack the latest writes.
+    #[prost(bool, tag = "7")]
+    pub serializable: bool,
     /// Without the values.
     #[prost(bool, tag = "8")]
     pub keys_only: bool,

@@ -145,7 +145,11 @@ impl Store for EtcdStore<'_> {
 
     fn taken(&mut self, pool: &PoolAddresses<'_>) -> Result<Vec<IpAddr>, StoreError> {
         if let Among::Some(ips) = pool.among {
-            let name = |ip: &IpAddr| Range::key(self.keys.address(&pool.key(*ip))).without_values();
+            // The claim decides, so what one member knows is enough.
+            let name = |ip: &IpAddr| Range {
+                serializable: true,
+                ..Range::key(self.keys.address(&pool.key(*ip))).without_values()
+            };
             let answers = self.client.ranges(ips.iter().map(name), &self.time)?;
             let both = ips.iter().zip(&answers);
             let taken = both.filter(|(_, answer)| !answer.kvs.is_empty());

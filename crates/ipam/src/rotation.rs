@@ -67,7 +67,7 @@ impl RangeSet {
     }
 
     /// The address at which the search for a sticky key begins; `None` if the set gives none.
-    pub fn place_of_key(&self, key: &str) -> Option<IpAddr> {
+    pub(crate) fn place_of_key(&self, key: &str) -> Option<IpAddr> {
         let place = u128::from(hash(key)).checked_rem(self.capacity())?;
         self.nth_given(place)
     }
