@@ -74,7 +74,8 @@ impl FaultWalk {
     /// If no system call contains `start`.
     pub fn of_trace(trace: &Path, start: &str) -> Self {
         let text = fs::read(trace).unwrap();
-        let points = points(&String::from_utf8_lossy(&text), start);
+        let all_errors = std::env::var_os(ALL_POINTS).is_some();
+        let points = points(&String::from_utf8_lossy(&text), start, all_errors);
         assert!(!points.is_empty(), "no system call with {start}");
         Self {
             points: sample(points),
@@ -97,13 +98,13 @@ impl FaultWalk {
     }
 }
 
-fn points(trace: &str, start: &str) -> Vec<FaultPoint> {
-    let all = std::env::var_os(ALL_POINTS).is_some();
+/// Without `all_errors`, each system call fails with one of them.
+fn points(trace: &str, start: &str, all_errors: bool) -> Vec<FaultPoint> {
     SystemCall::all(trace)
         .skip_while(|call| !call.line.contains(start))
         .filter(|call| !NEVER_FAIL.contains(&call.name))
         .flat_map(|call| {
-            let errors = match all {
+            let errors = match all_errors {
                 true => &ERRORS[..],
                 false => &ERRORS[call.time % ERRORS.len()..][..1],
             };
@@ -125,7 +126,7 @@ mod tests {
         let trace = "openat(AT_FDCWD, \"/lib/x\") = 3\nread(3, \"\", 1) = 0\n\
                      openat(AT_FDCWD, \"/etc/cni\") = 3\nfutex(0x1) = 0\n--- SIGCHLD ---\n\
                      openat(AT_FDCWD, \"/y\") = -1 ENOENT\nexit_group(0) = ?\n";
-        let found: Vec<String> = points(trace, "/etc/cni")
+        let found: Vec<String> = points(trace, "/etc/cni", false)
             .iter()
             .map(ToString::to_string)
             .collect();
@@ -133,5 +134,6 @@ mod tests {
             found,
             ["ENOMEM of openat number 2", "EACCES of openat number 3"]
         );
+        assert_eq!(points(trace, "/etc/cni", true).len(), 2 * ERRORS.len());
     }
 }
