@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, anyhow};
-use cluster::{AddressKey, TimeLimit};
-use etcd::{Client, Keys, Op, Settings, Txn};
+use cluster::{AddressKey, until_answered};
+use etcd::{EtcdStore, Keys, Settings};
 use harness::{Cluster, ETCD, ETCDCTL, Namespace, PREFIX};
 use serde_json::json;
 use tempfile::TempDir;
 use xtask::build::Flavour;
 
-use crate::engine::{self, Engine, TIMEOUT};
+use crate::engine::{self, Engine};
 use crate::folders::{folder_in, in_memory};
 use crate::plugin::Plugin;
 use crate::table::Table;
@@ -121,16 +121,9 @@ fn value(node: &str, pool: &str, container: &str) -> String {
 /// Puts a value like an address's over a new connection. As an ADD does, it repeats what etcd hasn't
 /// done in its own time, seven seconds: 1,000 callers at once can keep it busy for that long.
 pub(crate) fn put(settings: &Path, key: &str) -> Result<()> {
-    let put = Txn {
-        then: vec![Op::put(key, value("node-of-puts", "bare", key))],
-        ..Txn::default()
-    };
-    let mut client = Client::new(Settings::read(settings)?);
-    let time = TimeLimit::new(TIMEOUT, None);
-    loop {
-        match client.txn(&put, &time) {
-            Err(error) if error.may_pass() => {}
-            done => return Ok(done.map(drop)?),
-        }
-    }
+    let value = serde_json::from_str(&value("node-of-puts", "bare", key))?;
+    let mut store = EtcdStore::new(Settings::read(settings)?, None);
+    Ok(until_answered(&mut store, |store| {
+        store.define(key, &value)
+    })?)
 }

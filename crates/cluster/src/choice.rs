@@ -56,20 +56,9 @@ impl<'p> Choice<'p> {
         let size = sizes.fold(0, u128::saturating_add);
         let mut chosen = Vec::new();
         while (chosen.len() as u128) < size.min(number as u128) {
-            let ip = address_at(&free, fastrand::u128(..size));
+            let ip = Interval::nth_of(free.iter().copied(), fastrand::u128(..size));
             chosen.extend(ip.filter(|ip| !chosen.contains(ip)));
         }
         chosen
     }
-}
-
-/// The address at this index of the intervals.
-fn address_at(intervals: &[Interval], mut index: u128) -> Option<IpAddr> {
-    for interval in intervals {
-        if let Some(ip) = interval.nth(index) {
-            return Some(ip);
-        }
-        index -= interval.size();
-    }
-    None
 }

@@ -58,6 +58,7 @@ impl<'p> Search<'p> {
             .unwrap_or(usize::MAX)
             .clamp(READS[0], READS[1]);
         // The second list has those, too, that were given under another pool's name.
+        let mut next = None;
         for among in [Among::Named(&self.pool.name), Among::All] {
             while self.found < most {
                 let some = self.choice.candidates(TOGETHER.min(most - self.found));
@@ -78,11 +79,12 @@ impl<'p> Search<'p> {
             // What was only looked at may have been released since.
             self.choice.replace_taken(taken);
             self.found = 0;
-            if self.candidate().is_none() {
+            next = self.candidate();
+            if next.is_none() {
                 break;
             }
         }
-        Ok(self.candidate())
+        Ok(next)
     }
 
     fn taken(&self, store: &mut dyn Store, among: Among<'_>) -> Result<Vec<IpAddr>, StoreError> {

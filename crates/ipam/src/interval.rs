@@ -95,6 +95,17 @@ impl Interval {
         Some(address(self.v4, bits))
     }
 
+    /// The address with so many of these intervals' before it; `None` behind the last one.
+    pub fn nth_of(intervals: impl IntoIterator<Item = Self>, mut n: u128) -> Option<IpAddr> {
+        for interval in intervals {
+            if let Some(ip) = interval.nth(n) {
+                return Some(ip);
+            }
+            n -= interval.size();
+        }
+        None
+    }
+
     /// The addresses that are in none of `holes`, which are in ascending order and
     /// don't overlap.
     pub fn without(self, holes: &[Self]) -> Vec<Self> {

@@ -69,19 +69,7 @@ impl RangeSet {
     /// The address at which the search for a sticky key begins; `None` if the set gives none.
     pub(crate) fn place_of_key(&self, key: &str) -> Option<IpAddr> {
         let place = u128::from(hash(key)).checked_rem(self.capacity())?;
-        self.nth_given(place)
-    }
-
-    /// The address with `n` others before it that are given without request; `None` behind the
-    /// last one.
-    pub fn nth_given(&self, mut n: u128) -> Option<IpAddr> {
-        for part in self.given() {
-            if let Some(ip) = part.nth(n) {
-                return Some(ip);
-            }
-            n -= part.size();
-        }
-        None
+        Interval::nth_of(self.given(), place)
     }
 }
 
