@@ -13,17 +13,14 @@ use std::sync::Mutex;
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::{DOCKER_DAEMON, Flavour, INSTALLER, MULTI_CALL, NETWORK_PLUGINS, PLUGINS, TOOL};
-use crate::{Form, cargo, repository};
+use crate::{
+    DOCKER_DAEMON, Executable, Flavour, Form, INSTALLER, MULTI_CALL, NETWORK_EXECUTABLES, PLUGINS,
+    TOOL, cargo, network_plugins, target_dir,
+};
 
 /// The environment variable with a folder of executables that are built already: `normal` and
 /// `verbose`, each with `one-file`, `separate`, and the executables that aren't plugins.
 pub const BUILT: &str = "IPAM_DELEGATED_BUILT";
-
-/// The folder of builds.
-pub fn target_dir() -> PathBuf {
-    env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from)
-}
 
 /// A set of executables that one call of cargo builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,9 +29,9 @@ enum Set {
     Normal,
     /// [`MULTI_CALL`], verbose.
     Verbose,
-    /// [`NETWORK_PLUGINS`].
+    /// [`NETWORK_EXECUTABLES`].
     Network,
-    /// [`NETWORK_PLUGINS`], verbose.
+    /// [`NETWORK_EXECUTABLES`], verbose.
     VerboseNetwork,
     /// The daemon for Docker.
     Docker,
@@ -60,15 +57,20 @@ impl Set {
         let packages = |names: &[&'static str]| -> Vec<&'static str> {
             names.iter().flat_map(|name| ["--package", name]).collect()
         };
+        let network = NETWORK_EXECUTABLES.map(|executable| executable.package);
         let verbose = ["--features", "verbose"];
         match self {
-            Self::Normal => packages(&[MULTI_CALL, TOOL]),
-            Self::Verbose => [&packages(&[MULTI_CALL])[..], &verbose].concat(),
-            Self::Network => packages(&NETWORK_PLUGINS),
-            Self::VerboseNetwork => [&packages(&NETWORK_PLUGINS)[..], &verbose].concat(),
+            Self::Normal => packages(&[MULTI_CALL.package, TOOL]),
+            Self::Verbose => [&packages(&[MULTI_CALL.package])[..], &verbose].concat(),
+            Self::Network => packages(&network),
+            Self::VerboseNetwork => [&packages(&network)[..], &verbose].concat(),
             Self::Docker => packages(&[DOCKER_DAEMON]),
             Self::Installer => packages(&[INSTALLER]),
-            Self::Examples => [&packages(&["ipam", MULTI_CALL])[..], &["--examples"]].concat(),
+            Self::Examples => [
+                &packages(&["ipam", MULTI_CALL.package])[..],
+                &["--examples"],
+            ]
+            .concat(),
         }
     }
 
@@ -82,7 +84,7 @@ impl Set {
     /// The set that contains this executable.
     fn of(executable: &str, flavour: Flavour) -> Self {
         let is_verbose = flavour == Flavour::Verbose;
-        if NETWORK_PLUGINS.contains(&executable) {
+        if network_plugins().any(|plugin| plugin == executable) {
             if is_verbose {
                 Self::VerboseNetwork
             } else {
@@ -129,17 +131,20 @@ impl Set {
         let folder = make(&folder(self.flavour()));
         match self {
             Self::Normal | Self::Verbose => {
-                put_plugins(&built(MULTI_CALL), &folder);
-                replace(&folder.join(MULTI_CALL), |new| {
-                    fs::hard_link(built(MULTI_CALL), new)
+                let multi_call = built(MULTI_CALL.file);
+                put_plugins(&multi_call, &folder);
+                replace(&folder.join(MULTI_CALL.file), |new| {
+                    fs::hard_link(&multi_call, new)
                 });
                 if self == Self::Normal {
                     replace(&folder.join(TOOL), |new| fs::hard_link(built(TOOL), new));
                 }
             }
             Self::Network | Self::VerboseNetwork => {
-                for name in NETWORK_PLUGINS {
-                    replace(&folder.join(name), |new| fs::hard_link(built(name), new));
+                for Executable { file, plugins, .. } in NETWORK_EXECUTABLES {
+                    for name in plugins {
+                        replace(&folder.join(name), |new| fs::hard_link(built(file), new));
+                    }
                 }
             }
             Self::Docker => replace(&folder.join(DOCKER_DAEMON), |new| {
@@ -205,7 +210,7 @@ fn folder_of_builds() -> PathBuf {
 ///
 /// If they can't be built.
 pub fn plugins(flavour: Flavour, form: Form) -> PathBuf {
-    Set::of(MULTI_CALL, flavour).build_once();
+    Set::of(MULTI_CALL.file, flavour).build_once();
     folder(flavour).join(match form {
         Form::Separate => "separate",
         Form::OneFile => "one-file",

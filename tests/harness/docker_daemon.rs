@@ -10,10 +10,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::waiting::wait_or_say;
-use crate::{Flavour, Node, REFERENCE_PLUGINS, Sandbox, executable};
-
-/// The daemon's executable.
-pub const DOCKER_DAEMON: &str = "docker-ipam-delegated";
+use crate::{DOCKER_DAEMON, Flavour, Node, REFERENCE_PLUGINS, Sandbox, executable};
 
 /// A daemon that runs. It is killed when this is dropped.
 pub struct DockerDaemon {

@@ -6,7 +6,6 @@ mod api_server;
 mod build;
 pub mod call_points;
 mod calls;
-mod cargo;
 #[cfg(feature = "tls")]
 mod certificates;
 mod cgroup;
@@ -30,7 +29,6 @@ pub mod kill_points;
 mod kubernetes;
 mod kubernetes_programs;
 mod node;
-mod plugins;
 mod podman;
 mod reference;
 mod release;
@@ -46,8 +44,7 @@ pub mod waiting;
 
 #[cfg(feature = "tls")]
 pub use api_server::{ApiAnswer, ApiServer};
-pub use build::{BUILT, build_all, example, executable, plugins, target_dir};
-pub use cargo::cargo;
+pub use build::{BUILT, build_all, example, executable, plugins};
 #[cfg(feature = "tls")]
 pub use certificates::{Authority, CertificateFiles};
 pub use cgroup::Cgroup;
@@ -58,8 +55,8 @@ pub use cluster::{
 };
 pub use containerd::Containerd;
 pub use docker_daemon::{
-    DOCKER_DAEMON, DockerAnswer, DockerDaemon, docker_daemon_executable, docker_pool,
-    docker_request, is_answered, read_docker_answer,
+    DockerAnswer, DockerDaemon, docker_daemon_executable, docker_pool, docker_request, is_answered,
+    read_docker_answer,
 };
 pub use dockerd::{DOCKERD, Dockerd};
 pub use documents::{blocks, document, make_old, replay};
@@ -78,14 +75,17 @@ pub use kubernetes::{
 };
 pub use kubernetes_programs::{KUBECTL, KUBERNETES_PROGRAMS, RUNTIMES, kubernetes_programs};
 pub use node::Node;
-pub use plugins::{ALLOCATOR, INSTALLER, MULTI_CALL, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, TOOL};
 pub use podman::Podman;
 pub use reference::{DNSMASQ, REFERENCE_PLUGINS, is_root, reference};
 pub use release::{Image, Release, dist, one_inode};
 pub use rootfs::{BUSYBOX, make_rootfs};
 pub use run::{Call, Output, Running, answer_of};
 pub use sample::{ALL_POINTS, SAMPLE, sample};
-pub use sandbox::{Flavour, Form, Sandbox, repository};
+pub use sandbox::{Flavour, Form, Sandbox};
+pub use shipped::{
+    ALLOCATOR, DOCKER_DAEMON, Executable, INSTALLER, MULTI_CALL, NETWORK_EXECUTABLES, ORCHESTRATOR,
+    PLUGINS, TOOL, cargo, network_plugins, repository, target_dir,
+};
 pub use skip::{
     LEFT_OUT_FILE, PACKAGE, Reason, missing, print_left_out, report_left_out, skip, skip_for,
 };

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::build::{executable, plugins};
 use crate::waiting::{PATIENCE, wait_within};
 use crate::{
-    Call, NETWORK_PLUGINS, PLUGINS, REFERENCE_PLUGINS, TOOL, failure_report, reference,
+    Call, PLUGINS, REFERENCE_PLUGINS, TOOL, failure_report, network_plugins, reference, repository,
     write_executable,
 };
 
@@ -31,14 +31,6 @@ pub enum Form {
     Separate,
     /// All are links to one multi-call executable.
     OneFile,
-}
-
-/// The root of the repository.
-pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the tests are a folder of the repository")
-        .to_owned()
 }
 
 /// The folders of a test. Dropping this value removes them.
@@ -97,7 +89,7 @@ impl Sandbox {
     /// If they can't be built.
     #[must_use]
     pub fn with_network_plugins(self, flavour: Flavour) -> Self {
-        for name in NETWORK_PLUGINS {
+        for name in network_plugins() {
             symlink(executable(name, flavour), self.plugins().join(name)).unwrap();
         }
         self

@@ -8,8 +8,8 @@ use std::process::{Command, Output};
 
 use harness::waiting::{wait_for_value, wait_or_say};
 use harness::{
-    Flavour, INSTALLER, Image, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, Release, Sandbox, TOOL,
-    needs, one_inode, segment_types,
+    Flavour, INSTALLER, Image, NETWORK_EXECUTABLES, ORCHESTRATOR, PLUGINS, Release, Sandbox, TOOL,
+    needs, network_plugins, one_inode, segment_types,
 };
 use serde_json::Value;
 
@@ -203,7 +203,7 @@ impl Engine<'_> {
     fn assert_installed(&self, flavour: Flavour) {
         let folder = tempfile::tempdir().unwrap();
         let released = Release::of(flavour).extract(folder.path());
-        for plugin in PLUGINS.into_iter().chain(NETWORK_PLUGINS) {
+        for plugin in PLUGINS.into_iter().chain(network_plugins()) {
             let ours = fs::read(self.plugins().join(plugin)).unwrap();
             assert!(
                 ours == fs::read(released.join("bin").join(plugin)).unwrap(),
@@ -234,7 +234,7 @@ pub(crate) fn from_load_to_removal(engine: &Engine<'_>) {
         said.starts_with("ready: 0.") && said.contains(", normal)"),
         "{said}"
     );
-    for plugin in [PLUGINS[1], NETWORK_PLUGINS[1]] {
+    for plugin in [PLUGINS[1], NETWORK_EXECUTABLES[1].file] {
         let removed = engine.plugins().join(plugin);
         fs::remove_file(&removed).unwrap();
         wait_or_say(|| removed.exists(), || engine.ok(&["logs", "stays"]));

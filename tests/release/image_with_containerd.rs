@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use harness::{Flavour, Image, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, needs, one_inode};
+use harness::{Flavour, Image, ORCHESTRATOR, PLUGINS, needs, network_plugins, one_inode};
 use serde_json::json;
 
 use harness::Containerd;
@@ -59,6 +59,6 @@ fn containerd_imports_the_images_and_they_install_and_upgrade() {
         let version = String::from_utf8(version.unwrap().stdout).unwrap();
         assert!(version.contains(said), "{version}");
     }
-    let expected = PLUGINS.len() + NETWORK_PLUGINS.len();
+    let expected = PLUGINS.len() + network_plugins().count();
     assert_eq!(fs::read_dir(&plugins).unwrap().count(), expected);
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use harness::{
-    DOCKER_DAEMON, Flavour, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, Release, TOOL, dist, needs,
+    DOCKER_DAEMON, Flavour, ORCHESTRATOR, PLUGINS, Release, TOOL, dist, needs, network_plugins,
     one_inode, repository, segment_types,
 };
 use tempfile::TempDir;
@@ -77,8 +77,8 @@ fn ipamctl_is_in_sbin_with_its_pages_and_units_and_not_among_the_plugins() {
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
-        let plugins = PLUGINS.iter().chain(&NETWORK_PLUGINS);
-        assert_eq!(names, plugins.map(|plugin| (*plugin).to_owned()).collect());
+        let plugins = PLUGINS.into_iter().chain(network_plugins());
+        assert_eq!(names, plugins.map(str::to_owned).collect());
         let tool = top.join("sbin").join(TOOL);
         let types = segment_types(&fs::read(&tool).unwrap());
         assert!(types.contains(&1) && !types.contains(&2) && !types.contains(&3));
@@ -107,7 +107,7 @@ fn only_the_plugins_for_a_cluster_have_a_network_client() {
     for flavour in FLAVOURS {
         let (_folder, top) = extracted(flavour);
         let one_file = executable(&top);
-        for plugin in NETWORK_PLUGINS {
+        for plugin in network_plugins() {
             // A text that each client contains.
             let client = match plugin.ends_with("etcd") {
                 true => "etcdserverpb",

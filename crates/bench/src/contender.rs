@@ -27,8 +27,8 @@ pub(crate) struct Contender {
 /// Builds the contenders, and installs them in this folder: our chain in one file, the peer, our
 /// chain in separate files, and an empty program.
 pub(crate) fn contenders(peer: &Path, folder: &Path) -> Result<[Contender; 4]> {
-    let releases = Flavour::Normal.build_static(&[MULTI_CALL])?;
-    let built = releases.join(MULTI_CALL);
+    let releases = Flavour::Normal.build_static(&[MULTI_CALL.package])?;
+    let built = releases.join(MULTI_CALL.file);
     let one_file = install(&built, &folder.join("one-file"), ORCHESTRATOR)?;
     for name in DELEGATES.into_iter().chain(["ipam-ds-rules"]) {
         fs::hard_link(&one_file, one_file.with_file_name(name))?;

@@ -34,7 +34,7 @@ struct Members {
 }
 
 pub(crate) fn measure() -> Result<Table> {
-    let built = Flavour::Normal.build_static(&[ALLOCATOR])?;
+    let built = Flavour::Normal.build_static(&["etcd"])?;
     let cluster = Cluster::with_disks("4g").map_err(|reason| anyhow!(reason))?;
     let folder = folder_in(&in_memory())?;
     let mut settings = cluster.config();

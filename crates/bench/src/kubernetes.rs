@@ -45,7 +45,7 @@ struct Server {
 }
 
 pub(crate) fn measure() -> Result<Table> {
-    let built = Flavour::Normal.build_static(&[ALLOCATOR])?;
+    let built = Flavour::Normal.build_static(&["kubernetes"])?;
     let api = KubernetesApi::start().map_err(|reason| anyhow!(reason))?;
     api.install();
     api.apply(&serde_json::from_str(KINDS)?);

@@ -82,10 +82,13 @@ pub struct About {
 #[macro_export]
 macro_rules! about {
     () => {
+        $crate::about!(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_DESCRIPTION"))
+    };
+    ($name:expr, $summary:expr) => {
         $crate::About {
-            name: env!("CARGO_PKG_NAME"),
+            name: $name,
             version: env!("CARGO_PKG_VERSION"),
-            summary: env!("CARGO_PKG_DESCRIPTION"),
+            summary: $summary,
         }
     };
 }

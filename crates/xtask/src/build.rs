@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use harness::{DOCKER_DAEMON, INSTALLER, TOOL, repository, target_dir};
+use shipped::{DOCKER_DAEMON, INSTALLER, TOOL, repository, target_dir};
 
 use crate::cargo::{cargo, output, run};
 use crate::link_flags::link_flags;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 /// A call of cargo in the repository.
 pub fn cargo(arguments: &[&str]) -> Command {
-    let mut command = harness::cargo();
+    let mut command = shipped::cargo();
     command.args(arguments);
     command
 }

@@ -17,8 +17,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use harness::{DOCKER_DAEMON, MULTI_CALL, NETWORK_PLUGINS, TOOL, repository};
 use sha2::{Digest, Sha256};
+use shipped::{DOCKER_DAEMON, Executable, MULTI_CALL, NETWORK_EXECUTABLES, TOOL, repository};
 
 use crate::build::{self, FLAVOURS, Flavour, TOOLS};
 use crate::cargo::{cargo, output, run as run_command};
@@ -31,13 +31,14 @@ const SUMS: &str = "SHA256SUMS";
 /// The folder of `ipamctl`'s timers in the repository.
 const TIMERS: &str = "docs/systemd";
 
-/// Packages that are built together, so that nothing of one group is linked into another, and
-/// their flavour: the tools have only one.
-fn groups(flavour: Flavour) -> [(Flavour, &'static [&'static str]); 3] {
+/// Packages and files of executables that are built together, so that nothing of one group is linked
+/// into another, and their flavour: the tools have only one.
+fn groups(flavour: Flavour) -> [(Flavour, Vec<[&'static str; 2]>); 3] {
+    let of = |executable: Executable| [executable.package, executable.file];
     [
-        (flavour, &[MULTI_CALL]),
-        (flavour, &NETWORK_PLUGINS),
-        (Flavour::Normal, &TOOLS),
+        (flavour, vec![of(MULTI_CALL)]),
+        (flavour, NETWORK_EXECUTABLES.map(of).into()),
+        (Flavour::Normal, TOOLS.map(|tool| [tool, tool]).into()),
     ]
 }
 
@@ -62,7 +63,7 @@ struct Release {
     target: Target,
 }
 
-/// Contents of a release's executables, by package.
+/// Contents of a release's executables, by file.
 type Executables = BTreeMap<&'static str, Vec<u8>>;
 
 /// Makes the files of a release, and makes them again with `--check`.
@@ -71,7 +72,7 @@ type Executables = BTreeMap<&'static str, Vec<u8>>;
 ///
 /// A build fails, a file cannot be written, or the second one differs.
 pub fn run(arguments: &Dist) -> Result<()> {
-    let default = || harness::target_dir().join("dist");
+    let default = || shipped::target_dir().join("dist");
     let out = arguments.out.clone().unwrap_or_else(default);
     make(&out)?;
     if arguments.check {
@@ -113,12 +114,13 @@ fn make(out: &Path) -> Result<()> {
 /// Builds and reads all executables of a flavour.
 fn executables(flavour: Flavour) -> Result<Executables> {
     let mut executables = Executables::new();
-    for (flavour, packages) in groups(flavour) {
-        let folder = flavour.build_static(packages)?;
-        for package in packages {
-            let path = folder.join(package);
+    for (flavour, group) in groups(flavour) {
+        let packages: Vec<&str> = group.iter().map(|[package, _]| *package).collect();
+        let folder = flavour.build_static(&packages)?;
+        for [_, file] in group {
+            let path = folder.join(file);
             let content = fs::read(&path).with_context(|| path.display().to_string())?;
-            executables.insert(package, content);
+            executables.insert(file, content);
         }
     }
     Ok(executables)

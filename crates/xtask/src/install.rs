@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use harness::{MULTI_CALL, NETWORK_PLUGINS, PLUGINS, TOOL};
+use shipped::{MULTI_CALL, NETWORK_EXECUTABLES, TOOL};
 use tempfile::{NamedTempFile, TempDir};
 
 use crate::build::{Flavour, TOOLS};
@@ -21,11 +21,12 @@ pub fn run(dir: &Path, sbin: Option<&Path>, verbose_flavour: bool) -> Result<()>
     } else {
         Flavour::Normal
     };
-    let built = flavour.build_static(&[MULTI_CALL])?;
-    put(dir, &PLUGINS, &built.join(MULTI_CALL))?;
-    let built = flavour.build_static(&NETWORK_PLUGINS)?;
-    for plugin in NETWORK_PLUGINS {
-        put(dir, &[plugin], &built.join(plugin))?;
+    for group in [&[MULTI_CALL][..], &NETWORK_EXECUTABLES] {
+        let built =
+            flavour.build_static(&group.iter().map(|one| one.package).collect::<Vec<_>>())?;
+        for executable in group {
+            put(dir, executable.plugins, &built.join(executable.file))?;
+        }
     }
     if let Some(sbin) = sbin {
         let built = Flavour::Normal.build_static(&TOOLS)?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::packages;
 use crate::target::{Target, rustc, sysroot};
 use anyhow::Result;
-use harness::repository;
+use shipped::repository;
 
 /// The flags to build this checkout for this target, with build output in `target_dir`.
 pub(crate) fn link_flags(target: &Target, target_dir: &Path) -> Result<Vec<String>> {

@@ -5,8 +5,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use harness::repository;
 use serde_json::Value;
+use shipped::repository;
 
 use crate::cargo::{cargo, output};
 use crate::target::Target;
@@ -88,7 +88,7 @@ pub(crate) fn linked(package: &str, features: &[&str], target: &Target) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use harness::{MULTI_CALL, NETWORK_PLUGINS};
+    use shipped::{MULTI_CALL, NETWORK_EXECUTABLES};
 
     use super::*;
     use crate::build::FLAVOURS;
@@ -103,9 +103,9 @@ mod tests {
             of_a_client.into_iter().filter(has).collect()
         };
         for flavour in FLAVOURS {
-            assert_eq!(linked_of(MULTI_CALL, flavour.features()), [""; 0]);
+            assert_eq!(linked_of(MULTI_CALL.package, flavour.features()), [""; 0]);
         }
         // As far as the names are right.
-        assert_eq!(linked_of(NETWORK_PLUGINS[0], &[]), of_a_client);
+        assert_eq!(linked_of(NETWORK_EXECUTABLES[0].package, &[]), of_a_client);
     }
 }

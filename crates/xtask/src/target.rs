@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
-use harness::repository;
+use shipped::repository;
 
 use crate::cargo::output;
 

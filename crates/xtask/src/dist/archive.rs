@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use harness::{MULTI_CALL, NETWORK_PLUGINS, PLUGINS};
+use shipped::{MULTI_CALL, NETWORK_EXECUTABLES};
 use tar::{Builder, EntryType, Header};
 
 use super::Executables;
@@ -72,11 +72,15 @@ impl Archive {
     /// Adds all plugins to the first folder, those with a network client to the second.
     pub(crate) fn plugins(&mut self, folders: [&str; 2], executables: &Executables) {
         let [plugins, network_plugins] = folders;
-        let paths = PLUGINS.map(|plugin| format!("{plugins}/{plugin}"));
-        self.executable(&paths, &executables[MULTI_CALL]);
-        for plugin in NETWORK_PLUGINS {
-            let path = format!("{network_plugins}/{plugin}");
-            self.executable(&[path], &executables[plugin]);
+        for (folder, group) in [
+            (plugins, &[MULTI_CALL][..]),
+            (network_plugins, &NETWORK_EXECUTABLES),
+        ] {
+            for executable in group {
+                let paths = executable.plugins.iter();
+                let paths: Vec<String> = paths.map(|name| format!("{folder}/{name}")).collect();
+                self.executable(&paths, &executables[executable.file]);
+            }
         }
     }
 

@@ -7,9 +7,9 @@ use std::fs;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Result;
-use harness::{INSTALLER, TOOL, repository};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use shipped::{INSTALLER, TOOL, repository};
 
 use super::archive::{Archive, compressed};
 use super::{Executables, Release, hex, licences};

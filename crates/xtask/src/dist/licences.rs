@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use harness::{MULTI_CALL, NETWORK_PLUGINS};
+use shipped::{MULTI_CALL, NETWORK_EXECUTABLES};
 use spdx::Expression;
 
 use super::archive::Archive;
@@ -49,9 +49,13 @@ pub(super) fn gather(
 ) -> Result<()> {
     let mut parts = vec![standard_library()?];
     parts.extend(system_library::parts(target)?);
-    let mut linked = packages::linked(MULTI_CALL, flavour.features(), target)?;
-    for plugin in NETWORK_PLUGINS {
-        linked.extend(packages::linked(plugin, flavour.features(), target)?);
+    let mut linked = Vec::new();
+    for executable in [MULTI_CALL].into_iter().chain(NETWORK_EXECUTABLES) {
+        linked.extend(packages::linked(
+            executable.package,
+            flavour.features(),
+            target,
+        )?);
     }
     for executable in others {
         linked.extend(packages::linked(executable, &[], target)?);

@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Context, Result};
-use harness::repository;
+use shipped::repository;
 
 use super::Release;
 use crate::build::Flavour;

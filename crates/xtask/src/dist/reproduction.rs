@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
-use harness::repository;
+use shipped::repository;
 
 use super::SUMS;
 use crate::build;

@@ -1,9 +1,8 @@
 //! Calls cargo from a program that cargo itself has started.
 
 use std::env;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-
-use crate::repository;
 
 /// Prefixes of the variables in which cargo describes a program's package.
 const PACKAGE: [&str; 5] = [
@@ -14,10 +13,26 @@ const PACKAGE: [&str; 5] = [
     "CARGO_PRIMARY_",
 ];
 
+/// The root of the repository.
+#[must_use]
+pub fn repository() -> PathBuf {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    let root = crates.and_then(Path::parent);
+    root.expect("this crate is in a folder of the repository")
+        .to_owned()
+}
+
+/// The folder of builds.
+#[must_use]
+pub fn target_dir() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from)
+}
+
 /// A call of cargo in the repository.
 ///
 /// The variables of the calling package are removed: the build script of `ring` depends on them,
 /// so ring and all crates that depend on it would be built again.
+#[must_use]
 pub fn cargo() -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);

@@ -1,5 +1,0 @@
-//! The executable.
-
-fn main() -> std::process::ExitCode {
-    plugin::main(&ipam_da_kubernetes::PLUGIN)
-}
