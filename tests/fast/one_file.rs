@@ -218,11 +218,11 @@ fn wait_for_record(sandbox: &Sandbox, text: &str) {
 fn an_executed_selectors_result_is_recorded_before_the_allocator_runs() {
     for form in [Form::OneFile, Form::Separate] {
         let sandbox = Sandbox::in_form(Flavour::Normal, form).with_script(
-            "finds-once",
+            "ipam-ds-once",
             "[ $CNI_COMMAND = ADD ] || exit 1\n\
              echo '{\"ips\":[],\"pools\":[{\"subnet\":\"10.1.0.0/24\"}]}'",
         );
-        let chain = ["finds-once", "ipam-da-host-local"];
+        let chain = ["ipam-ds-once", "ipam-da-host-local"];
         let config = sandbox.config("1.1.0", &chain, &json!({}));
         let lock = held_lock(&sandbox, "testnet");
         let running = sandbox.call("ipam-delegated", "ADD", &config).start();

@@ -28,7 +28,7 @@ pub use error::{Error, code};
 pub use excerpt::{Excerpt, OneLine};
 pub use json_output::JsonOutput;
 pub use name::{
-    Attachment, ContainerId, DelegateName, IfName, InvalidName, NetworkName, is_selector,
+    Attachment, ContainerId, DelegateName, IfName, InvalidName, NetworkName, holds_nothing,
 };
 pub use object::{Object, read};
 pub use plugin::{About, LinkedOutput, LinkedPlugin, Plugin};

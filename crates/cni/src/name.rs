@@ -143,16 +143,18 @@ name!(
 );
 
 impl DelegateName {
-    /// True for a selector, which holds no address, by the convention of names:
-    /// True if it begins with `ipam-ds-`.
-    pub fn is_selector(&self) -> bool {
-        is_selector(&self.0)
+    /// [`holds_nothing`] of this name.
+    pub fn holds_nothing(&self) -> bool {
+        holds_nothing(&self.0)
     }
 }
 
-/// True for the name of a selector: [`DelegateName::is_selector`].
-pub fn is_selector(name: &str) -> bool {
-    name.starts_with("ipam-ds-")
+/// True if a delegate of this name never holds anything for an attachment. The letter behind
+/// `ipam-d` is its role: one that finds facts (`f`), selects pools (`s`) or checks what was
+/// allocated (`c`) holds nothing. Any other delegate may hold something.
+pub fn holds_nothing(name: &str) -> bool {
+    let roles = ["ipam-df-", "ipam-ds-", "ipam-dc-"];
+    roles.iter().any(|role| name.starts_with(role))
 }
 
 /// One interface of one container: the unit that is added to a network.
@@ -233,6 +235,16 @@ mod tests {
             "a\u{a0}b",
         ] {
             assert!(bad.parse::<IfName>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn what_finds_facts_selects_or_checks_holds_nothing_by_its_name() {
+        for name in ["ipam-df-x", "ipam-ds-x", "ipam-dc-x"] {
+            assert!(holds_nothing(name), "{name}");
+        }
+        for name in ["ipam-da-x", "ipam-d-x", "ipam-dsx", "my-ipam-ds-x", "dhcp"] {
+            assert!(!holds_nothing(name), "{name}");
         }
     }
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) const KEY: &str = "dockerPool";
 
 /// The name of the selector.
-pub(crate) const NAME: &str = env!("CARGO_PKG_NAME");
+pub(crate) const NAME: &str = "ipam-ds-docker";
 
 /// The requested pool.
 #[derive(Debug, Serialize, Deserialize)]
@@ -92,7 +92,10 @@ impl PoolFilter {
 
 impl Plugin for PoolFilter {
     fn about(&self) -> About {
-        cni::about!()
+        About {
+            name: NAME,
+            ..cni::about!()
+        }
     }
 
     fn add(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {

@@ -80,7 +80,7 @@ fn each_trap_is_found_and_its_key_named() {
         ranges,
         "ipam.delegates[1]",
     );
-    find(&["ipam-ds-ranges"], ranges, "ipam.delegates[0]");
+    find(&["ipam-ds-ranges"], ranges, "ipam.delegates");
     find(&["ipam-da-host-local"], ranges, "ipam.delegates[0]");
     find(&OURS, &timeout, "ipam.delegateTimeout");
     find(&OURS, &none, "ipam.ranges");

@@ -7,8 +7,7 @@
 
 use std::time::SystemTime;
 
-use cni::{Attachment, DelegateName, Error, IpConfig, IpamResult, NetworkConfig, NetworkName};
-use serde_json::Value;
+use cni::{Attachment, DelegateName, Error, NetworkConfig, NetworkName};
 use serde_json::value::RawValue;
 use state_files::whole_lines;
 
@@ -192,20 +191,11 @@ impl AttachmentRecord {
 
     /// The delegates of the ADD, in order, with their parts in it.
     pub(crate) fn recorded_delegates(&self) -> Vec<RecordedDelegate<'_>> {
-        let mut prev_result: Option<&RawValue> = None;
-        let recorded = self
-            .delegates
-            .iter()
-            .map(|DelegateAnswer { name, result }| {
-                let result = result.as_deref();
-                let is_selector = result.is_some_and(|result| selects(prev_result, result));
-                prev_result = result;
-                RecordedDelegate {
-                    name,
-                    result,
-                    is_selector,
-                }
-            });
+        let delegates = self.delegates.iter();
+        let recorded = delegates.map(|DelegateAnswer { name, result }| RecordedDelegate {
+            name,
+            result: result.as_deref(),
+        });
         recorded.collect()
     }
 }
@@ -216,29 +206,6 @@ pub(crate) struct RecordedDelegate<'a> {
     pub(crate) name: &'a DelegateName,
     /// Its result, if it is recorded.
     pub(crate) result: Option<&'a RawValue>,
-    /// True if it has selected pools and added no address: it holds nothing.
-    pub(crate) is_selector: bool,
-}
-
-/// True if a result has pools that `prevResult` doesn't have, and no such address.
-fn selects(prev_result: Option<&RawValue>, result: &RawValue) -> bool {
-    let read = |raw: &RawValue| IpamResult::read("result", raw).ok();
-    let Some(result) = read(result) else {
-        return false;
-    };
-    let earlier = prev_result.and_then(read).unwrap_or_default();
-    let has = |ip: &IpConfig| {
-        earlier
-            .ips
-            .iter()
-            .any(|of_earlier| of_earlier.ip() == ip.ip())
-    };
-    let selected = pools(&result);
-    selected.is_some() && selected != pools(&earlier) && result.ips.iter().all(has)
-}
-
-fn pools(result: &IpamResult) -> Option<Value> {
-    serde_json::from_str(result.other("pools")?.get()).ok()
 }
 
 #[cfg(test)]
@@ -301,27 +268,6 @@ mod tests {
             assert_eq!(number_of_results(&record), n);
         }
         assert_eq!(RecordState::Deleting.as_str(), "deleting");
-    }
-
-    #[test]
-    fn a_selector_adds_pools_and_no_address() {
-        let of = |results: &[&str]| -> Vec<bool> {
-            let record = parse(&written(results)).unwrap();
-            let delegates = record.recorded_delegates().into_iter();
-            delegates.map(|delegate| delegate.is_selector).collect()
-        };
-        assert_eq!(of(&RESULTS), [true, false, false]);
-        // Nothing is known of a delegate without a result.
-        assert_eq!(of(&RESULTS[..1]), [true, false, false]);
-        assert_eq!(of(&[]), [false; 3]);
-        // It may hold something that is no address.
-        assert_eq!(of(&[r#"{"ips":[],"job":7}"#]), [false; 3]);
-        let passed_on = r#"{"ips":[], "pools": [ 1 ], "vlan":7}"#;
-        assert_eq!(of(&[RESULTS[0], passed_on]), [true, false, false]);
-        let more = r#"{"ips":[],"pools":[1,2]}"#;
-        assert_eq!(of(&[RESULTS[0], more]), [true, true, false]);
-        let both = r#"{"ips":[{"address":"10.0.0.2/24"}],"pools":[1]}"#;
-        assert_eq!(of(&[both]), [false; 3]);
     }
 
     #[test]

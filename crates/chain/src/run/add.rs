@@ -189,12 +189,9 @@ impl Addition<'_, '_, '_> {
             OnFailure::Continue,
         );
         let held = held_by(name, failure);
-        let recorded = self.record.recorded_delegates();
         let is_holder = |not_undone: &FailedDelegate| {
             let name = &not_undone.delegate;
-            let mut selectors = recorded.iter().filter(|of| of.is_selector);
-            let is_selector = selectors.any(|selector| selector.name == name);
-            !is_selector && (*name != names[failed] || held != Held::Nothing)
+            !name.holds_nothing() && (*name != names[failed] || held != Held::Nothing)
         };
         let may_hold = held == Held::Unknown || not_undone.iter().any(is_holder);
 
@@ -247,19 +244,20 @@ enum Held {
 
 /// Tells whether a delegate whose ADD has failed may hold an address of it. A delegate that was
 /// not started doesn't. Neither does one that has refused its input or the attachment (code 110),
-/// nor a selector that has printed an error.
+/// nor one that holds nothing by its role.
 fn held_by(name: &DelegateName, failure: &Failure) -> Held {
     match failure.kind {
+        _ if name.holds_nothing() => Held::Nothing,
         Kind::Error => {
             let has_refused = failure.refuses_input() || failure.is_refusal();
             match failure.error.code {
-                _ if has_refused || name.is_selector() => Held::Nothing,
+                _ if has_refused => Held::Nothing,
                 code::UNKNOWN_OUTCOME | code::INTERNAL => Held::Unknown,
                 _ => Held::UnlessUndone,
             }
         }
         _ if failure.is_not_run() => Held::Nothing,
-        _ if failure.is_killed() && !name.is_selector() => Held::Unknown,
+        _ if failure.is_killed() => Held::Unknown,
         _ => Held::UnlessUndone,
     }
 }

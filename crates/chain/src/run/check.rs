@@ -81,7 +81,7 @@ impl Chain<'_> {
 
     /// Runs ADD of the delegates, in order, up to the first that `runs` refuses or that
     /// fails; returns those that ran, each with its outcome. Nothing is recorded and
-    /// nothing undone: only selectors, which hold nothing, may run.
+    /// nothing undone: only delegates that hold nothing may run.
     pub fn dry_run(&self, runs: impl Fn(&DelegateName) -> bool) -> Vec<(DelegateName, Outcome)> {
         let mut installed = InstalledDelegates::new(self, self.environment.clone());
         let mut ran: Vec<(DelegateName, Outcome)> = Vec::new();

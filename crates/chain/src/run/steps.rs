@@ -105,8 +105,8 @@ impl fmt::Display for FailedDelegate {
 /// The first delegate receives `prev_result`, or the `prevResult` of its
 /// configuration. A result that a delegate prints is the next one's `prevResult`. If it prints
 /// nothing, as the specification requires, the next one receives the same `prevResult`. Keys that
-/// are missing are taken from the delegate's recorded result, and a selector's pools are those that
-/// it selected on ADD.
+/// are missing are taken from the delegate's recorded result. The keys of one that holds nothing are
+/// those of its ADD.
 pub(crate) fn run(
     delegates: &mut InstalledDelegates<'_, '_>,
     command: Command,
@@ -141,7 +141,7 @@ pub(crate) fn run(
             }
         }
         if let Some(recorded) = step.recorded
-            && (recorded.is_selector || !has_printed)
+            && (step.name.holds_nothing() || !has_printed)
         {
             let printed = prev_result.as_deref();
             let now = printed.or_else(|| step.config.raw_prev_result());
@@ -161,7 +161,7 @@ fn fatal(step: &Step<'_>, command: Command, failure: &Failure) -> Option<Error> 
         tracing::warn!(delegate = %name, %command, %error, "ignoring output that is no result");
         return None;
     }
-    if command == Command::Del && recorded.is_some_and(|recorded| recorded.is_selector) {
+    if command == Command::Del && recorded.is_some() && name.holds_nothing() {
         tracing::warn!(delegate = %name, %command, %error, "going on with its recorded result");
         return None;
     }
@@ -172,8 +172,9 @@ fn fatal(step: &Step<'_>, command: Command, failure: &Failure) -> Option<Error> 
 const SPECIFIED: [&str; 5] = ["cniVersion", "interfaces", "ips", "routes", "dns"];
 
 /// Adds the keys to `prevResult` that only the delegate's recorded result has: a runtime's
-/// `prevResult` has the addresses, a selector's result has the pools. A selector's keys that only
-/// delegates understand are always those of the record. `None` without a recorded result.
+/// `prevResult` has the addresses, a selector's result has the pools. If the delegate holds nothing,
+/// the keys that only delegates understand are always those of the record. `None` without a recorded
+/// result.
 pub(crate) fn completed(
     prev_result: Option<&RawValue>,
     recorded: &RecordedDelegate<'_>,
@@ -183,7 +184,7 @@ pub(crate) fn completed(
         return Some(result.to_owned());
     };
     for (key, value) in more.iter() {
-        let is_selected = recorded.is_selector && !SPECIFIED.contains(&key);
+        let is_selected = recorded.name.holds_nothing() && !SPECIFIED.contains(&key);
         if is_selected || all.get(key).is_none() {
             all.set_raw(key, value.to_owned());
         }
@@ -242,7 +243,7 @@ mod tests {
     #[test]
     fn a_recorded_result_replaces_a_missing_one() {
         let config = config(r#","prevResult":{"ips":["rt"]}"#);
-        let names = names(&["fails", "silent", "last"]);
+        let names = names(&["ipam-ds-fails", "ipam-ds-silent", "last"]);
         let results = [
             r#"{"ips":[],"pools":[1]}"#,
             r#"{"ips":[],"pools":[1,2],"job":7}"#,
@@ -253,11 +254,10 @@ mod tests {
             let recorded = RecordedDelegate {
                 name: step.name,
                 result: Some(result),
-                is_selector: true,
             };
             *step = Step::recorded(recorded, &config);
         }
-        let script = Script::new(&[("fails", Command::Del, None)]);
+        let script = Script::new(&[("ipam-ds-fails", Command::Del, None)]);
         let goes_on = OnFailure::Continue;
         let failed = script.run(&names, &config, |delegates| {
             super::run(delegates, Command::Del, None, &steps, None, goes_on)
@@ -266,8 +266,8 @@ mod tests {
         assert_eq!(
             script.log(),
             [
-                r#"DEL fails {"ips":["rt"]}"#,
-                r#"DEL silent {"ips":["rt"],"pools":[1]}"#,
+                r#"DEL ipam-ds-fails {"ips":["rt"]}"#,
+                r#"DEL ipam-ds-silent {"ips":["rt"],"pools":[1]}"#,
                 r#"DEL last {"ips":["rt"],"pools":[1,2],"job":7}"#,
             ]
         );
@@ -276,20 +276,19 @@ mod tests {
     #[test]
     fn a_selectors_pools_are_those_of_the_add_and_an_allocators_answer_is_as_it_prints() {
         let config = config("");
-        let names = names(&["selector", "allocator", "last"]);
+        let names = names(&["ipam-ds-x", "allocator", "last"]);
         let recorded = RawValue::from_string(r#"{"ips":[1],"pools":["then"]}"#.to_owned()).unwrap();
         let mut steps: Vec<Step<'_>> = names.iter().map(|n| Step::new(n, &config)).collect();
-        for (step, is_selector) in steps.iter_mut().zip([true, false]) {
+        for step in &mut steps[..2] {
             let recorded = RecordedDelegate {
                 name: step.name,
                 result: Some(&recorded),
-                is_selector,
             };
             *step = Step::recorded(recorded, &config);
         }
         let now = r#"{"ips":[],"x":1.50,"pools":["now"]}"#;
         for command in [Command::Del, Command::Check] {
-            let answers = ["selector", "allocator"].map(|name| (name, command, Some(now)));
+            let answers = ["ipam-ds-x", "allocator"].map(|name| (name, command, Some(now)));
             let script = Script::new(&answers);
             let goes_on = OnFailure::Continue;
             let failed = script.run(&names, &config, |delegates| {

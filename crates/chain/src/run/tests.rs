@@ -26,8 +26,9 @@ mod unfinished;
 /// The answer to a command with a configuration: a result, nothing, or the code of an error.
 type Answer = fn(Command, &NetworkConfig) -> Result<Option<&'static str>, u64>;
 
-/// The linked delegate `p`.
+/// A linked delegate, by default `p`.
 struct Fake {
+    name: &'static str,
     answer: Mutex<Answer>,
     /// True if it waits until it is cancelled.
     waits: bool,
@@ -37,6 +38,7 @@ struct Fake {
 impl Fake {
     fn new(answer: Answer) -> Self {
         Self {
+            name: "p",
             answer: Mutex::new(answer),
             waits: false,
             log: Mutex::default(),
@@ -55,7 +57,7 @@ impl Fake {
 
 impl LinkedPlugin for Fake {
     fn name(&self) -> &'static str {
-        "p"
+        self.name
     }
 
     fn call(

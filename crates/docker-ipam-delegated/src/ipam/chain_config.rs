@@ -19,6 +19,9 @@ pub(crate) const DIRECTORY: &str = "docker";
 /// The name of the chain's network of networks without a network configuration.
 const NETWORK: &str = "docker-local";
 
+/// The configurations' key `type`: what calls the chain.
+const MAIN_PLUGIN: &str = env!("CARGO_PKG_NAME");
+
 /// The delegates that replace `host-local` in a network configuration: they read its
 /// configuration and write its files.
 const OURS: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
@@ -32,7 +35,7 @@ pub(crate) fn own(arguments: &CommandLine) -> Object {
     let mut config = Object::new();
     config.set("cniVersion", "1.1.0");
     config.set("name", NETWORK);
-    config.set("type", pool_filter::NAME);
+    config.set("type", MAIN_PLUGIN);
     config.set(
         "ipam",
         &json!({
@@ -68,8 +71,8 @@ pub(crate) fn of_conflist(conflist: &Conflist, records: &Path) -> Result<Object>
          namespace, and Docker asks for an address before there is one; with \
          --driver ipam-delegated --ipam-driver null, the namespace is there"
     );
-    let is_selector = |name: &&String| cni::is_selector(name);
-    let selectors = delegates.iter().take_while(is_selector).count();
+    let holds_nothing = |name: &&String| cni::holds_nothing(name);
+    let selectors = delegates.iter().take_while(holds_nothing).count();
     let network = if selectors == 0 {
         name.to_string()
     } else {
@@ -82,7 +85,7 @@ pub(crate) fn of_conflist(conflist: &Conflist, records: &Path) -> Result<Object>
     let mut config = Object::new();
     config.set("cniVersion", &conflist.cni_version);
     config.set("name", &network);
-    config.set("type", pool_filter::NAME);
+    config.set("type", MAIN_PLUGIN);
     config.set("ipam", &ipam);
     Ok(config)
 }
@@ -204,15 +207,14 @@ mod tests {
         let ipam = r#"{"type":"ipam-delegated","delegates":["ipam-ds-rules","ipam-da-host-local"],"pools":{"a":{"subnet":"10.1.0.0/24"}}}"#;
         assert_eq!(
             config(ipam).unwrap(),
-            r#"{"cniVersion":"1.0.0","name":"docker-web","type":"docker-ipam-delegated","ipam":{"type":"ipam-delegated","delegates":["ipam-ds-rules","docker-ipam-delegated","ipam-da-host-local"],"pools":{"a":{"subnet":"10.1.0.0/24"}},"stateDir":"/r"}}"#
+            r#"{"cniVersion":"1.0.0","name":"docker-web","type":"docker-ipam-delegated","ipam":{"type":"ipam-delegated","delegates":["ipam-ds-rules","ipam-ds-docker","ipam-da-host-local"],"pools":{"a":{"subnet":"10.1.0.0/24"}},"stateDir":"/r"}}"#
         );
     }
 
     #[test]
     fn host_local_is_read_as_the_chain_that_keeps_its_files() {
         let config = config(r#"{"type":"host-local","subnet":"10.1.0.0/24"}"#).unwrap();
-        let delegates =
-            r#""delegates":["ipam-ds-ranges","docker-ipam-delegated","ipam-da-host-local"]"#;
+        let delegates = r#""delegates":["ipam-ds-ranges","ipam-ds-docker","ipam-da-host-local"]"#;
         assert!(config.contains(delegates), "{config}");
     }
 

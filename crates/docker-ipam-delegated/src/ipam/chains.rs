@@ -94,7 +94,7 @@ impl Chains {
     ) -> Result<Option<Vec<Range>>, Error> {
         let config = of_question(config, subnet)?;
         let environment = self.environment_of(CHOICE, &cni_args(options, None));
-        let mut answers = chain(&config, &environment)?.dry_run(DelegateName::is_selector);
+        let mut answers = chain(&config, &environment)?.dry_run(DelegateName::holds_nothing);
         let Some((name, last)) = answers.pop() else {
             return Ok(None);
         };

@@ -74,15 +74,15 @@ impl Check<'_> {
         chain::versions(&delegate, version, self.environment).map_err(missing)
     }
 
-    /// Selectors have to be before the allocator, and an allocator last.
+    /// Selectors have to be before the allocator.
     fn order(&mut self, network: &Network) {
         let names = &network.delegates;
-        if let Some(last) = names.last().filter(|name| name.is_selector()) {
+        if names.iter().all(DelegateName::holds_nothing) {
             self.add(
                 Severity::Error,
-                &format!("ipam.delegates[{}]", names.len() - 1),
-                format!("{last} is a selector and the last delegate: {CHAIN} would answer without an address"),
-                format!("\"{ALLOCATOR}\" after it"),
+                "ipam.delegates",
+                format!("none of them allocates: {CHAIN} would answer without an address"),
+                format!("\"{ALLOCATOR}\" behind the selectors"),
             );
         }
         if names.first().is_some_and(|name| name.as_str() == ALLOCATOR) {

@@ -190,19 +190,19 @@ fn a_delegate_holds_nothing_that_it_refused_and_something_unknown_if_it_was_kill
     let printed = |code| Failure::printed(Error::new(code, "no"), "");
     let killed = Failure::new(Kind::Died, code::DELEGATE_KILLED, "died");
     let not_found = Failure::new(Kind::NotRun, code::DELEGATE_NOT_FOUND, "none");
-    for (failure, [selector, allocator]) in [
-        (printed(code::IO), [Nothing, UnlessUndone]),
-        (printed(code::INVALID_CONFIG), [Nothing, Nothing]),
-        (printed(code::INVALID_ENVIRONMENT), [Nothing, Nothing]),
-        (printed(code::ALREADY_ALLOCATED), [Nothing, Nothing]),
-        (printed(code::UNKNOWN_OUTCOME), [Nothing, Unknown]),
-        (printed(code::INTERNAL), [Nothing, Unknown]),
-        (Failure::silent(), [UnlessUndone, UnlessUndone]),
-        (Failure::cancelled(), [UnlessUndone, UnlessUndone]),
-        (killed, [UnlessUndone, Unknown]),
-        (not_found, [Nothing, Nothing]),
+    for (failure, allocator) in [
+        (printed(code::IO), UnlessUndone),
+        (printed(code::INVALID_CONFIG), Nothing),
+        (printed(code::INVALID_ENVIRONMENT), Nothing),
+        (printed(code::ALREADY_ALLOCATED), Nothing),
+        (printed(code::UNKNOWN_OUTCOME), Unknown),
+        (printed(code::INTERNAL), Unknown),
+        (Failure::silent(), UnlessUndone),
+        (Failure::cancelled(), UnlessUndone),
+        (killed, Unknown),
+        (not_found, Nothing),
     ] {
         let held = [0, 1].map(|i| held_by(&names[i], &failure));
-        assert_eq!(held, [selector, allocator], "{failure:?}");
+        assert_eq!(held, [Nothing, allocator], "{failure:?}");
     }
 }

@@ -27,7 +27,7 @@ fn check_gets_the_pools_that_a_selector_has_selected_on_add() {
 
 #[test]
 fn check_gets_the_pools_of_each_place_of_a_selector() {
-    let site = Site::new(|command, config| match command {
+    let mut site = Site::new(|command, config| match command {
         Command::Add => Ok(Some(match config.raw_prev_result().map(|raw| raw.get()) {
             None => r#"{"ips":[],"pools":[{"name":"x"}]}"#,
             Some(prev_result) if prev_result.contains(r#""x""#) => {
@@ -37,9 +37,24 @@ fn check_gets_the_pools_of_each_place_of_a_selector() {
         })),
         _ => Ok(None),
     });
-    let log = log_of_check(&site, r#","ipam":{"delegates":["p","p","p"]}"#);
+    site.delegate.name = "ipam-ds-p";
+    let keys = r#","ipam":{"delegates":["ipam-ds-p","ipam-ds-p","ipam-ds-p"]}"#;
+    let log = log_of_check(&site, keys);
     assert!(log[1].contains(r#""pools":[{"name":"x"}]"#), "{log:?}");
     assert!(log[2].contains(r#""pools":[{"name":"y"}]"#), "{log:?}");
+}
+
+#[test]
+fn a_delegate_that_holds_nothing_by_its_name_keeps_no_record_if_its_del_fails() {
+    for name in ["ipam-df-p", "ipam-ds-p", "ipam-dc-p", "p"] {
+        let mut site = Site::new(FAILS);
+        site.delegate.name = name;
+        let keys = format!(r#","ipam":{{"delegates":["{name}"]}}"#);
+        site.add(&keys).unwrap();
+        let deleted = site.del(&keys);
+        assert_eq!(deleted.is_err(), name == "p", "{name}");
+        assert_eq!(site.is_recorded(), name == "p", "{name}");
+    }
 }
 
 #[test]
