@@ -11,12 +11,11 @@ use conflist::Found;
 use tokio::process::Command;
 
 use crate::at::At;
-use crate::config::Files;
 use crate::image::FOLDERS;
 use crate::node::Node;
 use crate::staged::{create_all, remove};
 use crate::time_limit::run;
-use crate::wanted::Wanted;
+use crate::wanted::{Files, Wanted};
 
 /// Most lines of `ipamctl ls` in a message.
 const MOST_LINES: usize = 20;

@@ -1,6 +1,5 @@
 //! The catalogues and conflists that the node should have, by its mounted ConfigMaps.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,10 +12,7 @@ use crate::api_server::{kubeconfig, node_subnets};
 use crate::arguments::Arguments;
 use crate::at::At;
 use crate::mark::marked;
-use crate::wanted::{Content, Wanted, installed};
-
-/// The texts of files, by name.
-pub(crate) type Files = BTreeMap<String, String>;
+use crate::wanted::{Content, Files, Wanted, installed};
 
 /// The kubeconfig, catalogues and conflists. Of an empty or missing ConfigMap nothing is wanted, and
 /// nothing removed.

@@ -13,8 +13,7 @@ use crate::arguments::Arguments;
 use crate::at::At;
 use crate::config::Config;
 use crate::image::Image;
-use crate::staged::{bring_back, create_all, remove_left};
-use crate::uninstall::{remove_own, uninstall};
+use crate::staged::{bring_back, create_all, remove_left, remove_own};
 use crate::wanted::{Known, Wanted};
 
 /// A node, and what this process knows of it.
@@ -85,7 +84,7 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// As [`Self::put_right`] and [`uninstall`].
+    /// As [`Self::put_right`] and [`Self::uninstall`].
     pub(crate) fn look(&mut self) -> Result<()> {
         let looked = if self.arguments.uninstall {
             self.remove_all()
@@ -99,7 +98,7 @@ impl Node {
     fn remove_all(&mut self) -> Result<()> {
         let conflists = &self.arguments.conflists;
         let Err(in_use) = self.refuse_if_in_use(&[conflists]) else {
-            return uninstall(self);
+            return self.uninstall();
         };
         if self.arguments.wait {
             // The DELs of running pods need the plugins and the token.
@@ -119,42 +118,67 @@ impl Node {
     fn put_right(&mut self) -> Result<()> {
         let mut config = Config::default();
         let read = config.read(&self.arguments, &mut self.subnets);
-        let mut problems = Vec::from_iter(read.context("config").err());
-        let mut different = Vec::new();
-        for wanted in self.image.executables.iter().chain(&config.wanted) {
-            if !wanted.is_right(&mut self.known)? {
-                different.push(wanted);
-            }
-        }
-        for wanted in different.iter().filter(|wanted| !wanted.is_conflist()) {
-            wanted.stage()?;
-        }
-        let is_of_config = |wanted: &&Wanted| wanted.is_conflist() || wanted.is_catalogue();
-        let is_changed = !config.removed.is_empty() || different.iter().any(is_of_config);
-        let mut checked = Ok(());
-        if is_changed {
-            checked = self.check_new(&config.conflists, &different);
-        }
-        if let Err(error) = checked {
-            problems.push(error.context("config: what is in use stays as it was"));
-            different.retain(|wanted| !is_of_config(wanted));
+        let wanted = self.image.executables.iter().chain(&config.wanted);
+        let mut different = different(wanted, &mut self.known)?;
+        // The check reads staged catalogues, and copies of the conflists.
+        stage(&different, |wanted| !wanted.is_conflist())?;
+        let checked = self.check_changed(&config, &different);
+        if checked.is_err() {
+            different.retain(|wanted| !wanted.is_of_config_map());
             config.removed.clear();
         }
-        for wanted in different.iter().filter(|wanted| wanted.is_conflist()) {
-            wanted.stage()?;
-        }
+        stage(&different, Wanted::is_conflist)?;
         for wanted in different {
             wanted.put(&mut self.known)?;
         }
         for path in &config.removed {
             remove_own(path)?;
         }
-        let problems: Vec<String> = problems.iter().map(|error| format!("{error:#}")).collect();
-        ensure!(problems.is_empty(), problems.join("; "));
+        all_as_one([
+            read.context("config"),
+            checked.context("config: what is in use stays as it was"),
+        ])?;
         let stays = !self.arguments.once && !self.arguments.uninstall;
         match config.conflists.keys().next() {
             Some(first) if stays => self.check_taken(first).context("network"),
             _ => Ok(()),
         }
     }
+
+    /// Checks new catalogues and conflists, unless none of them changes.
+    fn check_changed(&self, config: &Config, different: &[&Wanted]) -> Result<()> {
+        let is_changed = different.iter().any(|wanted| wanted.is_of_config_map());
+        if is_changed || !config.removed.is_empty() {
+            self.check_new(&config.conflists, different)?;
+        }
+        Ok(())
+    }
+}
+
+/// What the node doesn't have as it should be.
+fn different<'a>(
+    wanted: impl Iterator<Item = &'a Wanted>,
+    known: &mut Known,
+) -> Result<Vec<&'a Wanted>> {
+    let mut different = Vec::new();
+    for wanted in wanted {
+        if !wanted.is_right(known)? {
+            different.push(wanted);
+        }
+    }
+    Ok(different)
+}
+
+/// Writes the new files of these beside their places.
+fn stage(all: &[&Wanted], which: impl Fn(&Wanted) -> bool) -> Result<()> {
+    let mut chosen = all.iter().filter(|wanted| which(wanted));
+    chosen.try_for_each(|wanted| wanted.stage())
+}
+
+/// One error of all that are there.
+fn all_as_one(results: [Result<()>; 2]) -> Result<()> {
+    let problems = results.into_iter().filter_map(Result::err);
+    let problems: Vec<String> = problems.map(|error| format!("{error:#}")).collect();
+    ensure!(problems.is_empty(), problems.join("; "));
+    Ok(())
 }

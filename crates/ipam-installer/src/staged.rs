@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use state_files::names_in;
 
 use crate::at::At;
-use crate::wanted::{Content, Known, Wanted};
+use crate::wanted::{Content, Found, Known, Wanted, classify};
 
 /// End of the names of new files, which begin with a dot. Runtimes ignore such names.
 const NEW: &str = ".ipam-installer";
@@ -157,4 +157,22 @@ fn write_new(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     file.write_all(content)?;
     file.set_permissions(Permissions::from_mode(mode))?;
     file.sync_all()
+}
+
+/// Removes a file that was installed. Another one stays, and is named.
+///
+/// # Errors
+///
+/// An I/O error.
+pub(crate) fn remove_own(path: &Path) -> Result<()> {
+    let shown = path.display();
+    match classify(path)? {
+        Found::Missing => {}
+        Found::Own(..) => {
+            remove(path).at(path)?;
+            eprintln!("removed {shown}");
+        }
+        Found::Foreign => eprintln!("{shown} stays: ipam-installer has not installed it"),
+    }
+    Ok(())
 }

@@ -1,85 +1,69 @@
 //! Removes an installation from a node: conflists first, plugins last.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use state_files::names_in;
 
 use crate::at::At;
 use crate::node::Node;
-use crate::staged::{aside, create_all, remove};
-use crate::wanted::{Found, classify, installed, metadata};
+use crate::staged::{aside, create_all, remove, remove_own};
+use crate::wanted::{installed, metadata};
 
-/// Removes what was installed, and logs what stays and why.
-///
-/// # Errors
-///
-/// A container has started meanwhile; an I/O error.
-pub(crate) fn uninstall(node: &Node) -> Result<()> {
-    let arguments = &node.arguments;
-    remove_conflists(node)?;
-    for pools in &arguments.pools {
-        if metadata(pools)?.is_some_and(|found| found.is_dir()) {
-            for name in names_in(pools).at(pools)? {
-                remove_own(&pools.join(name))?;
+impl Node {
+    /// Removes what was installed, and logs what stays and why.
+    ///
+    /// # Errors
+    ///
+    /// A container has started meanwhile; an I/O error.
+    pub(crate) fn uninstall(&self) -> Result<()> {
+        let arguments = &self.arguments;
+        self.remove_conflists()?;
+        for pools in &arguments.pools {
+            if metadata(pools)?.is_some_and(|found| found.is_dir()) {
+                for name in names_in(pools).at(pools)? {
+                    remove_own(&pools.join(name))?;
+                }
+                let removed = fs::remove_dir(pools);
+                removed.unwrap_or_else(|why| eprintln!("{} stays: {why}", pools.display()));
             }
-            let removed = fs::remove_dir(pools);
-            removed.unwrap_or_else(|why| eprintln!("{} stays: {why}", pools.display()));
         }
-    }
-    if let Some(path) = &arguments.kubeconfig {
-        remove_own(path)?;
-    }
-    let executables = node.image.executables.iter();
-    let executables: Vec<PathBuf> = executables
-        .flat_map(|wanted| wanted.paths.clone())
-        .collect();
-    for path in &executables {
-        remove_own(path)?;
-    }
-    for name in names_in(&arguments.plugins).at(&arguments.plugins)? {
-        let path = arguments.plugins.join(&name);
-        if name.starts_with("ipam-") && !executables.contains(&path) {
-            eprintln!("{} stays: this image does not have it", path.display());
+        if let Some(path) = &arguments.kubeconfig {
+            remove_own(path)?;
         }
+        let executables = self.image.executables.iter();
+        let executables: Vec<PathBuf> = executables
+            .flat_map(|wanted| wanted.paths.clone())
+            .collect();
+        for path in &executables {
+            remove_own(path)?;
+        }
+        for name in names_in(&arguments.plugins).at(&arguments.plugins)? {
+            let path = arguments.plugins.join(&name);
+            if name.starts_with("ipam-") && !executables.contains(&path) {
+                eprintln!("{} stays: this image does not have it", path.display());
+            }
+        }
+        let [data, state] = [&arguments.data_dir, &arguments.state_dir].map(|path| path.display());
+        eprintln!("reservations in {data} and records in {state} stay, if there are any");
+        Ok(())
     }
-    let [data, state] = [&arguments.data_dir, &arguments.state_dir].map(|path| path.display());
-    eprintln!("reservations in {data} and records in {state} stay, if there are any");
-    Ok(())
-}
 
-/// Removes the installed conflists. From then on, no container starts with them. If one has started
-/// since the first look at the reservations, the node gets them back.
-fn remove_conflists(node: &Node) -> Result<()> {
-    let folder = &node.arguments.conflists;
-    let (aside, all) = (aside(folder), installed(folder)?);
-    for path in &all {
-        create_all(&aside).at(&aside)?;
-        let name = path.file_name().unwrap_or_default();
-        fs::rename(path, aside.join(name)).at(path)?;
-    }
-    node.refuse_if_in_use(&[folder, &aside])?;
-    remove(&aside).at(&aside)?;
-    all.iter()
-        .for_each(|path| eprintln!("removed {}", path.display()));
-    Ok(())
-}
-
-/// Removes a file that was installed. Another one stays, and is named.
-///
-/// # Errors
-///
-/// An I/O error.
-pub(crate) fn remove_own(path: &Path) -> Result<()> {
-    let shown = path.display();
-    match classify(path)? {
-        Found::Missing => {}
-        Found::Own(..) => {
-            remove(path).at(path)?;
-            eprintln!("removed {shown}");
+    /// Removes the installed conflists. From then on, no container starts with them. If one has started
+    /// since the first look at the reservations, the node gets them back.
+    fn remove_conflists(&self) -> Result<()> {
+        let folder = &self.arguments.conflists;
+        let (aside, all) = (aside(folder), installed(folder)?);
+        for path in &all {
+            create_all(&aside).at(&aside)?;
+            let name = path.file_name().unwrap_or_default();
+            fs::rename(path, aside.join(name)).at(path)?;
         }
-        Found::Foreign => eprintln!("{shown} stays: ipam-installer has not installed it"),
+        self.refuse_if_in_use(&[folder, &aside])?;
+        remove(&aside).at(&aside)?;
+        all.iter()
+            .for_each(|path| eprintln!("removed {}", path.display()));
+        Ok(())
     }
-    Ok(())
 }

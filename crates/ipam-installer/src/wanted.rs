@@ -12,7 +12,6 @@ use rustix::fs::{CWD, Mode, OFlags};
 use state_files::{FileId, open_regular, read_whole};
 
 use crate::at::At;
-use crate::config::Files;
 use crate::mark::is_own;
 
 /// Largest file that is read. Executables have some 10 MiB.
@@ -26,6 +25,9 @@ pub(crate) struct Wanted {
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) content: Content,
 }
+
+/// The texts of files, by name.
+pub(crate) type Files = BTreeMap<String, String>;
 
 /// Content of a wanted file or folder.
 #[derive(Debug)]
@@ -99,6 +101,11 @@ impl Wanted {
         matches!(self.content, Content::Conflist(_))
     }
 
+    /// True if a ConfigMap contains it.
+    pub(crate) fn is_of_config_map(&self) -> bool {
+        self.is_conflist() || self.is_catalogue()
+    }
+
     /// The states of its paths.
     ///
     /// # Errors
@@ -145,7 +152,7 @@ fn is_right_catalogue(wanted: &Wanted, files: &Files) -> Result<bool> {
         return Ok(false);
     };
     ensure!(folder.is_dir(), foreign(path));
-    let mut is_right = is_roots(&folder, wanted.content.mode());
+    let mut is_right = has_owner_and_mode(&folder, wanted.content.mode());
     let mut count = 0;
     for entry in fs::read_dir(path).at(path)? {
         let file = entry?.path();
@@ -163,7 +170,9 @@ fn is_right_file(path: &Path, wanted: &[u8], mode: u32) -> Result<bool> {
     match classify(path)? {
         Found::Missing => Ok(false),
         Found::Foreign => bail!(foreign(path)),
-        Found::Own(content, metadata) => Ok(content == wanted && is_roots(&metadata, mode)),
+        Found::Own(content, metadata) => {
+            Ok(content == wanted && has_owner_and_mode(&metadata, mode))
+        }
     }
 }
 
@@ -176,7 +185,7 @@ fn foreign(path: &Path) -> String {
 }
 
 /// True if a file belongs to the user that installs it, and has this mode.
-fn is_roots(metadata: &Metadata, mode: u32) -> bool {
+fn has_owner_and_mode(metadata: &Metadata, mode: u32) -> bool {
     metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & 0o7777 == mode
 }
 
