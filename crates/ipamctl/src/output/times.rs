@@ -1,8 +1,8 @@
 //! Times for people ("3 h ago") and for programs (RFC 3339).
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use jiff::Timestamp;
+use humantime::format_rfc3339_seconds;
 use serde::Serializer;
 
 /// The age of a time: `12 s ago`, `5 min ago`, `3 h ago`, `2 d ago`; `in the future` if the clock
@@ -25,13 +25,20 @@ pub(crate) fn rounded(duration: Duration) -> String {
     }
 }
 
-/// RFC 3339 in UTC, to the second; `null` without a time, or beyond the year 9999.
+/// Seconds from 1970 to the year 10000, which RFC 3339 can't write.
+const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
+
+/// RFC 3339 in UTC, to the second; `null` without a time, or for one before 1970 or after 9999.
 pub(crate) fn serialize<S: Serializer>(
     time: &Option<SystemTime>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    match time.and_then(|time| Timestamp::try_from(time).ok()) {
-        Some(timestamp) => serializer.collect_str(&format_args!("{timestamp:.0}")),
+    let is_written = |time: &SystemTime| {
+        let since = time.duration_since(UNIX_EPOCH);
+        since.is_ok_and(|since| since < YEAR_10000)
+    };
+    match time.filter(is_written) {
+        Some(time) => serializer.collect_str(&format_rfc3339_seconds(time)),
         None => serializer.serialize_none(),
     }
 }
@@ -39,7 +46,6 @@ pub(crate) fn serialize<S: Serializer>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::UNIX_EPOCH;
 
     #[test]
     fn an_age_has_one_unit() {
@@ -59,12 +65,12 @@ mod tests {
     }
 
     #[test]
-    fn a_time_before_1970_is_written_and_one_after_9999_is_not() {
+    fn a_time_before_1970_or_after_9999_is_not_written() {
         let text = |time| serialize(&Some(time), serde_json::value::Serializer).unwrap();
         let after = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
         assert_eq!(text(after(1_795_325_696)), "2026-11-22T05:34:56Z");
-        let before = UNIX_EPOCH - Duration::from_millis(500);
-        assert_eq!(text(before), "1969-12-31T23:59:59Z");
+        assert_eq!(text(after(253_402_300_799)), "9999-12-31T23:59:59Z");
+        assert!(text(UNIX_EPOCH - Duration::from_millis(500)).is_null());
         assert!(text(after(253_402_300_800)).is_null());
     }
 }
