@@ -30,6 +30,10 @@ pub(crate) const PROMISES: &[Promise] = &[
         a_requested_address_is_given_or_its_holder_named,
     ),
     (
+        "a pinned address is its rule's alone",
+        a_pinned_address_is_its_rules_alone,
+    ),
+    (
         "GC releases what is this node's and this network's",
         gc_releases_what_is_this_nodes_and_this_networks,
     ),
@@ -134,6 +138,33 @@ fn a_requested_address_is_given_or_its_holder_named(cluster: &mut dyn PoolCluste
     let holder = "is reserved to c1 eth0 of network testnet on node n1";
     cluster.add("c2", &two).refused(111, holder);
     assert_eq!(cluster.addresses().len(), 1);
+}
+
+/// Of a pool that only the engine defines. Who else asks for the address is refused.
+fn a_pinned_address_is_its_rules_alone(cluster: &mut dyn PoolCluster) {
+    cluster.define("lan", &json!({"subnet": "10.0.0.0/29"}));
+    let mut config = cluster.config("n1", &json!({"lan": {}}));
+    config["ipam"]["delegates"] = json!(["ipam-ds-rules", cluster.allocator()]);
+    config["ipam"]["rules"] = json!([
+        {"when": {"NAME": "db-0"}, "pools": ["lan"], "ip": "10.0.0.3"},
+        {"pools": ["lan"]},
+    ]);
+    let add = |container: &str, name: &str, config: &Value| {
+        let call = cluster.call("ADD", container, config);
+        call.env("CNI_ARGS", format!("NAME={name}")).run()
+    };
+    let others: BTreeSet<String> = (0..4)
+        .flat_map(|i| add(&format!("c{i}"), "web", &config).ips())
+        .collect();
+    assert_eq!(others.len(), 4);
+    assert!(!others.contains("10.0.0.3"), "{others:?}");
+    add("c4", "web", &config).refused(11, "all 4 are reserved, 1 are excluded");
+    let pinned = "10.0.0.3 of pool lan is pinned by another rule";
+    let mut tenants = config.clone();
+    tenants["args"] = json!({"cni": {"ips": ["10.0.0.3/29"]}});
+    add("c4", "web", &tenants).refused(111, pinned);
+    add("c4", "web;IP=10.0.0.3", &config).refused(111, pinned);
+    assert_eq!(add("db", "db-0", &config).ips(), ["10.0.0.3"]);
 }
 
 fn gc_releases_what_is_this_nodes_and_this_networks(cluster: &mut dyn PoolCluster) {

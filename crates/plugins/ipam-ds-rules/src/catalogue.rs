@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::path::PathBuf;
 
 use cni::{Error, NetworkConfig, Object};
-use ipam::{Disjoint, Pool, Pools};
+use ipam::{Disjoint, Interval, Pool, Pools};
 
 use crate::choice::{self, Choice};
 use crate::facts::Facts;
@@ -23,6 +23,9 @@ pub(crate) struct Catalogue {
     /// Index of the pool of each address.
     by_address: Disjoint,
     pub(crate) rules: Vec<Rule>,
+    /// The addresses that rules request by a text without facts. Each pool of the catalogue gives
+    /// them on a rule's request only.
+    pub(crate) pinned: Vec<Interval>,
     /// Where pools are looked for, for messages.
     places: String,
 }
@@ -110,9 +113,7 @@ impl Catalogue {
         for (key, template) in rule.ips() {
             if let Some(text) = template.literal() {
                 let ip = choice::address(&format!("{}.{key}", rule.path), text)?;
-                if let Some(pool) = self.by_address.owner(ip) {
-                    self.pools[pool].pinned.insert(ip);
-                }
+                self.pinned.extend(Interval::new(ip, ip));
             }
         }
         self.rules.push(rule);
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_pins_the_pool_that_it_lies_in() {
+    fn an_address_is_pinned_if_its_text_has_no_fact() {
         let catalogue = catalogue(
             r#"{"pools":{"a":{"subnet":"10.0.0.0/24"},"b":{"subnet":"fd00::/64"},"lan":{}},
                 "rules":[{"when":{"X":"1"},"pools":["a","b"],"ips":["fd00::5","::ffff:10.0.0.5"]},
@@ -287,12 +288,11 @@ mod tests {
             &[],
         )
         .unwrap();
-        let pinned: Vec<usize> = catalogue
-            .pools
-            .iter()
-            .map(|pool| pool.pinned.len())
-            .collect();
-        assert_eq!(pinned, [2, 1, 0]);
+        let pinned = catalogue.pinned.iter().map(|ips| ips.first().to_string());
+        assert_eq!(
+            pinned.collect::<Vec<_>>(),
+            ["fd00::5", "10.0.0.5", "10.0.0.6", "192.0.2.1"]
+        );
     }
 
     proptest! {

@@ -15,6 +15,7 @@ use crate::template::Template;
 /// The pools that a rule chooses.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice<'a> {
+    catalogue: &'a Catalogue,
     pub(crate) rule: &'a Rule,
     chosen: Vec<Chosen<'a>>,
     sticky: Option<String>,
@@ -72,6 +73,7 @@ impl<'a> Choice<'a> {
         text_of: impl Fn(Key, &'a Template) -> Result<Option<Cow<'a, str>>, Error>,
     ) -> Result<Self, Error> {
         let mut choice = Self {
+            catalogue,
             rule,
             chosen: Vec::with_capacity(rule.pools.len()),
             sticky: None,
@@ -80,7 +82,7 @@ impl<'a> Choice<'a> {
         for (i, template) in rule.pools.iter().enumerate() {
             let key = Key::Pool(i);
             match text_of(key, template)? {
-                Some(name) => choice.add_pool(catalogue, key, &name)?,
+                Some(name) => choice.add_pool(key, &name)?,
                 None => choice.is_partial = true,
             }
         }
@@ -97,9 +99,9 @@ impl<'a> Choice<'a> {
         Ok(choice)
     }
 
-    fn add_pool(&mut self, catalogue: &'a Catalogue, key: Key, name: &str) -> Result<(), Error> {
+    fn add_pool(&mut self, key: Key, name: &str) -> Result<(), Error> {
         let refused = |why: &str| Error::config(format!("{}.{key}: {why}", self.rule.path));
-        let pool = catalogue.pool(name).map_err(|why| refused(&why))?;
+        let pool = self.catalogue.pool(name).map_err(|why| refused(&why))?;
         if self.pools().any(|chosen| chosen.name == pool.name) {
             return Err(refused(&format!("the pool {name:?} is chosen twice")));
         }
@@ -146,6 +148,8 @@ impl<'a> Choice<'a> {
                 self.rule.path
             )));
         };
+        let mut pinned = self.catalogue.pinned.iter();
+        let is_pinned = pinned.any(|ips| ips.contains(*ip));
         let Chosen { pool, requested } = &mut self.chosen[at];
         let range = pool.range_of(*ip);
         if let Some(range) = range.filter(|range| range.gateway() == *ip) {
@@ -160,7 +164,7 @@ impl<'a> Choice<'a> {
                 "{source}: {ip} is in pool {}, of which {} requests {}",
                 pool.name, earlier.source, earlier.ip
             ))),
-            None if !is_pin && pool.pinned.contains(ip) => Err(Error::new(
+            None if !is_pin && is_pinned => Err(Error::new(
                 code::REQUESTED_TAKEN,
                 format!(
                     "{source}: {ip} of pool {} is pinned by another rule",
@@ -186,7 +190,7 @@ impl<'a> Choice<'a> {
     /// As [`CataloguePool::entry`].
     pub(crate) fn entries(&self) -> Result<Vec<Object>, Error> {
         let entry = |chosen: &Chosen<'_>| {
-            let mut entry = chosen.pool.entry()?;
+            let mut entry = chosen.pool.entry(&self.catalogue.pinned)?;
             if let Some(request) = &chosen.requested {
                 entry.set("requested-ip", &request.ip);
             }

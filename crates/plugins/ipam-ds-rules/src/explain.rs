@@ -39,7 +39,9 @@ pub fn explain(call: &Call<'_>) -> Result<Explanation, Error> {
 pub fn pools(config: &NetworkConfig) -> Result<Vec<Object>, Error> {
     let catalogue = Catalogue::of(config)?;
     let by_name = catalogue.by_name.values();
-    by_name.map(|at| catalogue.pools[*at].entry()).collect()
+    by_name
+        .map(|at| catalogue.pools[*at].entry(&catalogue.pinned))
+        .collect()
 }
 
 /// The pools of a catalogue's file with this path and content, as they are written, by their names.

@@ -1,6 +1,5 @@
 //! A pool of the catalogue: its entry in a result's `pools`, its routes and its DNS.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use cni::{Dns, Error, Object};
@@ -22,8 +21,6 @@ pub(crate) struct CataloguePool {
     pub(crate) ranges: Option<RangeSet>,
     pub(crate) routes: Vec<Object>,
     pub(crate) dns: Dns,
-    /// The addresses that rules request by a text without facts. They are given on request only.
-    pub(crate) pinned: BTreeSet<IpAddr>,
     pub(crate) written: Object,
 }
 
@@ -60,7 +57,6 @@ impl CataloguePool {
             ranges,
             routes: ipam::read_routes(&path, &written)?,
             dns,
-            pinned: BTreeSet::new(),
             path,
             written,
         })
@@ -76,12 +72,22 @@ impl CataloguePool {
         self.ranges.as_ref()?.range_of(ip)
     }
 
+    /// True if one of these addresses may be the pool's: only a later delegate knows the addresses
+    /// of a pool without ranges.
+    fn may_give(&self, ips: Interval) -> bool {
+        let ranges = self.ranges.as_ref();
+        ranges.is_none_or(|set| {
+            let mut ranges = set.ranges().iter();
+            ranges.any(|range| range.addresses().overlaps(ips))
+        })
+    }
+
     /// Its entry in `pools`, which excludes the pinned addresses.
     ///
     /// # Errors
     ///
     /// Code 7 for an `exclude` that is no array of texts.
-    pub(crate) fn entry(&self) -> Result<Object, Error> {
+    pub(crate) fn entry(&self, pinned: &[Interval]) -> Result<Object, Error> {
         let mut entry = Object::new();
         entry.set("name", &self.name);
         for (key, value) in self.written.iter() {
@@ -89,26 +95,24 @@ impl CataloguePool {
                 entry.set(key, value);
             }
         }
-        if !self.pinned.is_empty() {
+        let pinned = pinned.iter().filter(|ips| self.may_give(**ips));
+        let pinned = Interval::merged(pinned.copied().collect());
+        if !pinned.is_empty() {
             let mut excluded: Vec<String> = entry.read(&self.path, "exclude")?.unwrap_or_default();
-            excluded.extend(as_intervals(&self.pinned));
+            excluded.extend(pinned.into_iter().map(as_written));
             entry.set("exclude", &excluded);
         }
         Ok(entry)
     }
 }
 
-/// The addresses as `exclude` has them, as few texts as possible.
-fn as_intervals(ips: &BTreeSet<IpAddr>) -> impl Iterator<Item = String> {
-    let intervals = ips.iter().filter_map(|ip| Interval::new(*ip, *ip));
-    let merged = Interval::merged(intervals.collect()).into_iter();
-    merged.map(|interval| {
-        if interval.first() == interval.last() {
-            interval.first().to_string()
-        } else {
-            interval.to_string()
-        }
-    })
+/// The addresses as `exclude` has them.
+fn as_written(ips: Interval) -> String {
+    if ips.first() == ips.last() {
+        ips.first().to_string()
+    } else {
+        ips.to_string()
+    }
 }
 
 #[cfg(test)]
@@ -127,7 +131,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(
-            serde_json::to_string(&read.entry().unwrap()).unwrap(),
+            serde_json::to_string(&read.entry(&[]).unwrap()).unwrap(),
             r#"{"name":"web","subnet":"10.0.0.0/24","vlan":1.50}"#
         );
         assert_eq!((read.routes.len(), read.dns.nameservers.len()), (1, 1));
@@ -137,13 +141,22 @@ mod tests {
 
     #[test]
     fn pinned_addresses_are_excluded_beside_what_is_written() {
-        let mut read = pool(r#"{"subnet":"10.0.0.0/24","exclude":["10.0.0.64/28"]}"#).unwrap();
-        for ip in ["10.0.0.21", "10.0.0.20", "10.0.0.9"] {
-            read.pinned.insert(ip.parse().unwrap());
-        }
+        let pinned = ["10.0.0.21", "10.0.0.20", "10.0.0.9", "10.0.1.9"].map(|ip| {
+            let ip = ip.parse().unwrap();
+            Interval::new(ip, ip).unwrap()
+        });
+        let excluded = |json: &str| {
+            let entry = pool(json).unwrap().entry(&pinned).unwrap();
+            entry.get("exclude").unwrap().get().to_owned()
+        };
         assert_eq!(
-            read.entry().unwrap().get("exclude").unwrap().get(),
+            excluded(r#"{"subnet":"10.0.0.0/24","exclude":["10.0.0.64/28"]}"#),
             r#"["10.0.0.64/28","10.0.0.9","10.0.0.20-10.0.0.21"]"#
+        );
+        // Only a later delegate knows the addresses of a pool without ranges.
+        assert_eq!(
+            excluded("{}"),
+            r#"["10.0.0.9","10.0.0.20-10.0.0.21","10.0.1.9"]"#
         );
     }
 

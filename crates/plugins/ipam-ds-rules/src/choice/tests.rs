@@ -139,11 +139,27 @@ fn each_refusal_names_the_rule_and_the_value() {
             &["10.9.0.5"],
             "CNI_ARGS: 10.9.0.5 is in none of the pools of ipam.rules[1], or in one with another request (code 7)",
         ),
+        (
+            r#"[{"when":{"A":"1"},"pools":["lan"],"ip":"192.0.2.5"},{"pools":["lan"]}]"#,
+            &["192.0.2.5"],
+            "CNI_ARGS: 192.0.2.5 of pool lan is pinned by another rule (code 111)",
+        ),
+        (
+            r#"[{"when":{"A":"1"},"pools":["lan"],"ip":"192.0.2.5"},{"pools":["lan"],"ip":"192.0.2.${five}"}]"#,
+            &[],
+            "ipam.rules[1].ip: 192.0.2.5 of pool lan is pinned by another rule (code 111)",
+        ),
     ] {
         let facts = if message.contains("there are") || message.contains("holds for") {
             &[("A", "x"), ("ifname", "eth0")][..]
         } else {
-            &[("A", "x"), ("ifname", "eth0"), ("B", "1"), ("C", "b")]
+            &[
+                ("A", "x"),
+                ("ifname", "eth0"),
+                ("B", "1"),
+                ("C", "b"),
+                ("five", "5"),
+            ]
         };
         let refused = pools(rules, facts, requests);
         assert_eq!(refused.unwrap_err().lines().next(), Some(message));
