@@ -147,7 +147,7 @@ impl Call {
 
     /// Runs it to its end on a test node.
     pub fn run_on(mut self, node: &Node) -> Output {
-        self.through = node.entrance();
+        self.through.splice(0..0, node.entrance());
         self.run()
     }
 

@@ -11,6 +11,7 @@ mod ipam_gc_behind_bridge;
 mod manual;
 mod merged;
 mod on_a_bridge;
+mod probe;
 mod reference_delegates;
 mod with_containerd;
 mod with_host_local;

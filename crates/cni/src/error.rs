@@ -68,6 +68,8 @@ pub mod code {
     /// An ADD has failed, and undoing it has failed or could not prove that nothing is left: an
     /// address may stay reserved until the DEL.
     pub const UNKNOWN_OUTCOME: u64 = 114;
+    /// Somebody on the containers' wire uses the allocated address, or asks for it, too.
+    pub const IN_USE_ON_THE_WIRE: u64 = 115;
 
     /// A defect in the plugin itself.
     pub const INTERNAL: u64 = 199;

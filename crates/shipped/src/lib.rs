@@ -15,12 +15,13 @@ pub const ORCHESTRATOR: &str = "ipam-delegated";
 pub const ALLOCATOR: &str = "ipam-da-host-local";
 
 /// The plugins without a network client. Each is a crate of this name, and a name of [`MULTI_CALL`].
-pub const PLUGINS: [&str; 6] = [
+pub const PLUGINS: [&str; 7] = [
     ORCHESTRATOR,
     "ipam-ds-ranges",
     "ipam-ds-rules",
     "ipam-ds-static",
     ALLOCATOR,
+    "ipam-dc-probe",
     "ipam-gc",
 ];
 

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use ipam_da_host_local::IpamDaHostLocal;
+use ipam_dc_probe::IpamDcProbe;
 use ipam_delegated::IpamDelegated;
 use ipam_ds_ranges::IpamDsRanges;
 use ipam_ds_rules::IpamDsRules;
@@ -21,13 +22,22 @@ fn main() -> ExitCode {
         Linked(&IpamDsRules),
         Linked(&IPAM_DS_STATIC),
         Linked(&IpamDaHostLocal),
+        Linked(&IpamDcProbe),
     ];
     let gc = IpamGc {
         chain: IpamDelegated { others: &delegates },
     };
-    let [ranges, rules, fixed, host_local] = delegates;
+    let [ranges, rules, fixed, host_local, probe] = delegates;
     let delegated = Linked(&gc.chain);
-    let all = [delegated, ranges, rules, fixed, host_local, Linked(&gc)];
+    let all = [
+        delegated,
+        ranges,
+        rules,
+        fixed,
+        host_local,
+        probe,
+        Linked(&gc),
+    ];
     match MultiCall(&all).selected() {
         Ok(selected) => plugin::main(selected),
         Err(refused) => refused,
