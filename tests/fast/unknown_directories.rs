@@ -1,5 +1,6 @@
 //! Entries in `dataDir` that aren't directories of reservations, and directories that can't be
-//! read. A missing directory prevents no release; an unreadable one doesn't count as missing.
+//! read. A missing directory prevents no release; one that is unreadable, or behind a link that leads
+//! nowhere, doesn't count as missing.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -24,8 +25,6 @@ fn what_is_certainly_no_directory_hinders_no_del_and_no_gc() {
     let sandbox = Sandbox::default();
     let config = sandbox.allocator_config(&blue());
     fs::create_dir(sandbox.data_dir()).unwrap();
-    symlink("loop", sandbox.data_dir().join("loop")).unwrap();
-    symlink("nowhere", sandbox.data_dir().join("dangling")).unwrap();
     fs::write(sandbox.data_dir().join("file"), "c1\r\neth0").unwrap();
     // Directories whose lock can't be taken, without a reservation of ours.
     for name in ["locked", "testnet"] {
@@ -43,6 +42,58 @@ fn what_is_certainly_no_directory_hinders_no_del_and_no_gc() {
             assert!(output.stderr.is_empty(), "{output:?}");
             assert!(sandbox.reserved("pools").is_empty());
         }
+    }
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_named_and_hinders_no_other_release() {
+    let sandbox = Sandbox::default();
+    let config = sandbox.allocator_config(&blue());
+    fs::create_dir(sandbox.data_dir()).unwrap();
+    symlink("loop", sandbox.data_dir().join("loop")).unwrap();
+    symlink("nowhere", sandbox.data_dir().join("dangling")).unwrap();
+    for command in ["DEL", "GC"] {
+        sandbox.call(ALLOCATOR, "ADD", &config).run().result();
+        let config = without_pools(&config);
+        let output = sandbox.call(ALLOCATOR, command, &config).run();
+        output.nothing();
+        for link in ["loop", "dangling"] {
+            assert!(output.stderr.contains(link), "{output:?}");
+        }
+        assert!(sandbox.reserved("pools").is_empty());
+    }
+}
+
+#[test]
+fn a_disk_that_is_not_mounted_fails_del_and_status_and_keeps_the_record() {
+    let sandbox = Sandbox::default();
+    let chain = ["ipam-ds-ranges", ALLOCATOR];
+    let config = sandbox.config_of_one_range("1.1.0", &chain, &json!({}));
+    let call = |command: &str| sandbox.call("ipam-delegated", command, &config).run();
+    let (disk, away) = (sandbox.root().join("disk"), sandbox.root().join("away"));
+    for folder in [sandbox.data_dir(), sandbox.state_dir()] {
+        fs::create_dir(&disk).unwrap();
+        symlink(&disk, &folder).unwrap();
+        call("ADD").result();
+        fs::rename(&disk, &away).unwrap();
+        assert_eq!(call("STATUS").code(), 50);
+        let mut of_gc = config.clone();
+        of_gc["cni.dev/valid-attachments"] = json!([]);
+        for output in [
+            call("DEL"),
+            sandbox.call("ipam-delegated", "GC", &of_gc).run(),
+        ] {
+            let error = output.error();
+            let msg = error["msg"].as_str().unwrap();
+            assert!(msg.contains("leads nowhere"), "{error}");
+        }
+        fs::rename(&away, &disk).unwrap();
+        assert_eq!(sandbox.reserved("testnet").len(), 1);
+        assert_eq!(sandbox.records("testnet").len(), 1);
+        call("DEL").nothing();
+        assert!(sandbox.reserved("testnet").is_empty());
+        fs::remove_file(&folder).unwrap();
+        fs::remove_dir_all(&disk).unwrap();
     }
 }
 

@@ -6,6 +6,8 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use state_files::open_if_there;
+
 use crate::Conflist;
 
 /// Extensions of network configurations.
@@ -103,12 +105,9 @@ pub fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// The files in a folder with one of these extensions, sorted. A missing folder has none.
 pub(crate) fn files_with(folder: &Path, extensions: &[&str]) -> io::Result<Vec<PathBuf>> {
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
+    let entries = open_if_there(folder, || fs::read_dir(folder))?;
     let mut files = Vec::new();
-    for entry in entries {
+    for entry in entries.into_iter().flatten() {
         let path = entry?.path();
         let extension = path.extension().and_then(|extension| extension.to_str());
         let is_read = extension.is_some_and(|extension| extensions.contains(&extension));

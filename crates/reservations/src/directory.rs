@@ -1,7 +1,7 @@
 //! Plain files of one directory of reservations: opens, reads, lists and removes
 //! them, without a lock.
 
-use std::fs::{DirBuilder, File, Metadata};
+use std::fs::{self, DirBuilder, File, Metadata};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,8 +9,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat};
-use rustix::io::Errno;
-use state_files::{open_regular, read_whole, remove_file};
+use state_files::{open_if_there, open_regular, read_whole, remove_file};
 
 use crate::reservation::address_of_file;
 use crate::state::State;
@@ -34,24 +33,24 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Opens the directory at this path, if it exists.
+    /// Opens the directory at this path; `None` if it is proven that nothing is there.
     pub(crate) fn open(path: &Path) -> io::Result<Option<Self>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match openat(CWD, path, flags, Mode::empty()) {
-            Ok(folder) => Ok(Some(Self {
-                path: path.to_owned(),
-                folder: folder.into(),
-            })),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let open = || Ok(openat(CWD, path, flags, Mode::empty())?);
+        let folder = open_if_there(path, open)?;
+        Ok(folder.map(|folder| Self {
+            path: path.to_owned(),
+            folder: folder.into(),
+        }))
     }
 
-    /// Opens the directory at this path. `None` if it is certain that there is none, so that
-    /// nothing is reserved in it.
+    /// Opens the directory at this path; `None` if it is proven that there is none, so that nothing
+    /// is reserved in it.
     pub(crate) fn find(path: &Path) -> io::Result<Option<Self>> {
         match Self::open(path) {
-            Err(error) if is_no_directory(&error) => Ok(None),
+            // No directory can have such a name.
+            Err(error) if error.kind() == io::ErrorKind::InvalidFilename => Ok(None),
+            Err(_) if is_other_file(path) => Ok(None),
             other => other,
         }
     }
@@ -159,20 +158,14 @@ impl Directory {
     }
 }
 
-/// True if an error of opening a directory proves that there is none at the path: it is
-/// missing; it, or a part of the path, is another file; the name is longer than a name can
-/// be; or links lead in a circle.
-pub(crate) fn is_no_directory(error: &io::Error) -> bool {
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP)
-    )
+/// True if the path leads to a file that is no directory.
+pub(crate) fn is_other_file(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| !metadata.is_dir())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     #[test]
     fn pipes_folders_and_links_that_are_named_like_reservations_are_nobodys() {
@@ -221,6 +214,17 @@ mod tests {
     #[test]
     fn an_error_that_does_not_prove_that_there_is_no_directory_is_returned() {
         assert!(Directory::find(Path::new("/nowhere")).unwrap().is_none());
+        // A disk that isn't mounted.
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("networks");
+        std::os::unix::fs::symlink("/nowhere/networks", &link).unwrap();
+        for path in [link.join("net"), link] {
+            assert!(Directory::find(&path).is_err() && Directory::create(&path).is_err());
+        }
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(Directory::find(&file).unwrap().is_none());
+        assert!(Directory::find(&file.join("net")).is_err());
         // No path: it has a zero.
         assert!(Directory::find(Path::new("/no\0where")).is_err());
     }

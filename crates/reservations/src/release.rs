@@ -57,7 +57,7 @@ impl DataDir<'_> {
     ///
     /// # Errors
     ///
-    /// Code 5, naming the path.
+    /// Code 5, naming the path; code 11 for a file that can't be read any more.
     pub fn release(
         &self,
         name: &NetworkName,
@@ -72,15 +72,16 @@ impl DataDir<'_> {
         let mut released = Vec::new();
         let mut errors = Vec::new();
         for (ip, state) in found {
-            if store.state(ip) != Some(state) {
-                continue;
-            }
-            match store.release(ip) {
-                Ok(()) => {
-                    tracing::debug!(%ip, directory = %name, "released");
-                    released.push(ip);
-                }
-                Err(error) => errors.push(error),
+            match store.state(ip) {
+                Some(State::Unreadable) => errors.push(self.unreadable(name, ip)),
+                now if now == Some(state) => match store.release(ip) {
+                    Ok(()) => {
+                        tracing::debug!(%ip, directory = %name, "released");
+                        released.push(ip);
+                    }
+                    Err(error) => errors.push(error),
+                },
+                _ => {}
             }
         }
         Error::all_as_one(errors).map(|()| released)

@@ -1,6 +1,5 @@
 //! Read-only view of directories of reservations: takes no lock, makes no file.
 
-use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
@@ -9,7 +8,7 @@ use std::time::SystemTime;
 use cni::NetworkName;
 use state_files::parsed_names_in;
 
-use crate::directory::{Directory, ReadFile, is_no_directory};
+use crate::directory::{Directory, ReadFile, is_other_file};
 use crate::rotation_file;
 use crate::state::State;
 
@@ -63,7 +62,7 @@ pub fn addresses(directory: &Path) -> io::Result<Vec<IpAddr>> {
     Ok(ips)
 }
 
-/// Reads one address of a directory; `None` if it has no file, or there is no such
+/// Reads one address of a directory; `None` if it has no file, or it is proven that there is no such
 /// directory.
 ///
 /// # Errors
@@ -100,28 +99,16 @@ fn listed(directory: &Path, ip: IpAddr, file: ReadFile) -> ListedAddress {
     }
 }
 
-/// The names of the directories below `dataDir`, in order: networks and named pools.
+/// The names of the directories below `dataDir`, in order: networks and named pools. One that can't
+/// be looked at is among them.
 ///
 /// # Errors
 ///
-/// An I/O error. A missing folder is empty.
+/// An I/O error. A folder that is proven to be missing is empty.
 pub fn directories(data_dir: &Path) -> io::Result<Vec<NetworkName>> {
-    let mut directories = Vec::new();
-    for name in parsed_names_in::<NetworkName>(data_dir)? {
-        if is_directory(&data_dir.join(name.as_str()))? {
-            directories.push(name);
-        }
-    }
-    Ok(directories)
-}
-
-/// True if the path leads to a directory.
-fn is_directory(path: &Path) -> io::Result<bool> {
-    match fs::metadata(path) {
-        Ok(metadata) => Ok(metadata.is_dir()),
-        Err(error) if is_no_directory(&error) => Ok(false),
-        Err(error) => Err(error),
-    }
+    let mut names: Vec<NetworkName> = parsed_names_in(data_dir)?;
+    names.retain(|name| !is_other_file(&data_dir.join(name.as_str())));
+    Ok(names)
 }
 
 /// The address that a pool of the directory gave last, by the name of its rotation.
@@ -139,6 +126,7 @@ pub fn last_reserved(directory: &Path, rotation: &str) -> io::Result<Option<IpAd
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_listing_names_holder_and_network_and_leaves_no_trace() {
@@ -188,11 +176,18 @@ mod tests {
         fs::write(root.path().join("file"), "").unwrap();
         std::os::unix::fs::symlink("/nowhere", root.path().join("dangling")).unwrap();
         let found = directories(root.path()).unwrap();
-        assert_eq!(found, ["blue".parse().unwrap()]);
+        // Whatever may be reserved behind the link is not known.
+        assert_eq!(
+            found,
+            ["blue", "dangling"].map(|name| name.parse().unwrap())
+        );
+        let error = list(&root.path().join("dangling")).unwrap_err();
+        assert_ne!(error.kind(), io::ErrorKind::NotFound);
+        assert!(directories(&root.path().join("dangling")).is_err());
         assert_eq!(directories(&root.path().join("missing")).unwrap(), []);
         // No path: it has a zero. So nothing proves that there is no directory.
         let unknown = root.path().join("no\0where");
-        assert!(directories(&unknown).is_err() && is_directory(&unknown).is_err());
+        assert!(directories(&unknown).is_err());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod absence;
 mod deadline;
 mod file_id;
 mod file_lock;
@@ -13,6 +14,7 @@ mod state_folder;
 mod threads;
 mod wait;
 
+pub use absence::{is_absent, open_if_there};
 pub use deadline::Deadline;
 pub use file_id::FileId;
 pub use file_lock::lock_file;

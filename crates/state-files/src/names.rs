@@ -1,9 +1,10 @@
 //! Lists the names in a folder.
 
-use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::path::Path;
 use std::str::FromStr;
 use std::{fs, io};
+
+use crate::open_if_there;
 
 /// The names in a folder, sorted. A name that isn't UTF-8 is left out: no file of ours has one.
 ///
@@ -19,14 +20,13 @@ pub fn names_in(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The names in a folder that are valid names of this type, in order. A missing folder has none.
+/// The names in a folder that are valid names of this type, in order. A folder that is proven to be
+/// missing has none.
 ///
 /// # Errors
 ///
 /// An I/O error: the names are not known.
 pub fn parsed_names_in<T: FromStr>(folder: &Path) -> io::Result<Vec<T>> {
-    match names_in(folder) {
-        Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Ok(Vec::new()),
-        names => Ok(names?.iter().filter_map(|name| name.parse().ok()).collect()),
-    }
+    let names = open_if_there(folder, || names_in(folder))?.unwrap_or_default();
+    Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cni::{Attachment, NetworkName};
 use rustix::fs::OFlags;
-use state_files::{Journal, MOST_RACES, StateFolder, is_refused, names_in};
+use state_files::{Journal, MOST_RACES, StateFolder, is_refused, names_in, open_if_there};
 
 use crate::record::{AttachmentRecord, RecordFile};
 
@@ -78,8 +78,8 @@ impl Records {
     ///
     /// An I/O error: it is unknown whether there is a record.
     pub(crate) fn open(&self, attachment: &Attachment) -> io::Result<Lookup<RecordFile>> {
-        let name = name(attachment);
-        let opened = StateFolder::open(&self.folder).and_then(|folder| {
+        let open = || {
+            let (folder, name) = (StateFolder::open(&self.folder)?, name(attachment));
             match folder.open_file(&name, Journal::ACCESS) {
                 Ok(file) => Ok(RecordFile::new(folder, name, Journal::new(file))),
                 // It can be read and locked all the same.
@@ -91,8 +91,8 @@ impl Records {
                 }
                 Err(error) => Err(error),
             }
-        });
-        lookup(opened)
+        };
+        lookup(open_if_there(&self.file(attachment), open))
     }
 
     /// Verifies that it can be told whether an attachment has a record.
@@ -101,10 +101,8 @@ impl Records {
     ///
     /// An I/O error: every ADD would fail by it.
     pub(crate) fn verify(&self) -> io::Result<()> {
-        match StateFolder::open(&self.folder) {
-            Err(error) if !proves_absence(&error) && !is_refused(&error) => Err(error),
-            _ => Ok(()),
-        }
+        let opened = open_if_there(&self.folder, || StateFolder::open(&self.folder));
+        lookup(opened).map(drop)
     }
 
     /// Reads a record; `None` if nothing has been written to its file, `Err` with the reason
@@ -123,15 +121,16 @@ impl Records {
         Ok((!lines.is_empty() || file.journal.is_torn()).then(parse))
     }
 
-    /// The attachments that have a record, in order. A missing folder has none.
+    /// The attachments that have a record, in order. A folder that is proven to be missing has none.
     ///
     /// # Errors
     ///
     /// An I/O error: the attachments are unknown.
     pub(crate) fn attachments(&self) -> io::Result<Vec<Attachment>> {
-        let names = match names_in(&self.folder) {
+        let read = open_if_there(&self.folder, || names_in(&self.folder));
+        let names = match read {
             Err(error) if proves_absence(&error) => return Ok(Vec::new()),
-            names => names?,
+            names => names?.unwrap_or_default(),
         };
         let mut attachments: Vec<Attachment> = names
             .iter()
@@ -142,17 +141,18 @@ impl Records {
     }
 }
 
-/// True if an error proves that there is no file of this path: a part of it is missing, is no
-/// folder, or is too long for the file system.
+/// True if an error proves that there is no file of this path: a part of it is no folder, or too long
+/// for the file system.
 fn proves_absence(error: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
-    matches!(error.kind(), NotFound | NotADirectory | InvalidFilename)
+    use io::ErrorKind::{InvalidFilename, NotADirectory};
+    matches!(error.kind(), NotADirectory | InvalidFilename)
 }
 
 /// Tells an error that leaves it unknown whether there is a record from one that doesn't.
-fn lookup<T>(opened: io::Result<T>) -> io::Result<Lookup<T>> {
+fn lookup<T>(opened: io::Result<Option<T>>) -> io::Result<Lookup<T>> {
     match opened {
-        Ok(found) => Ok(Lookup::Found(found)),
+        Ok(Some(found)) => Ok(Lookup::Found(found)),
+        Ok(None) => Ok(Lookup::Missing),
         Err(error) if proves_absence(&error) => Ok(Lookup::Missing),
         Err(error) if is_refused(&error) || error.kind() == io::ErrorKind::IsADirectory => {
             Ok(Lookup::Unusable(error))
@@ -269,17 +269,19 @@ mod tests {
     #[test]
     fn an_error_that_proves_that_there_is_no_record_is_told_from_one_that_does_not() {
         let is_known = |errno: Errno| lookup::<()>(Err(errno.into())).is_ok();
-        for errno in [
-            Errno::NOENT,
-            Errno::NAMETOOLONG,
-            Errno::NOTDIR,
-            Errno::ISDIR,
-        ] {
+        for errno in [Errno::NAMETOOLONG, Errno::NOTDIR, Errno::ISDIR] {
             assert!(is_known(errno), "{errno}");
         }
         for errno in [Errno::ACCESS, Errno::IO, Errno::MFILE, Errno::NOMEM] {
             assert!(!is_known(errno), "{errno}");
         }
+        let root = tempfile::tempdir().unwrap();
+        let missing = records(&root.path().join("a/b"));
+        assert!(matches!(missing.open(&attachment()), Ok(Lookup::Missing)));
+        // A disk that isn't mounted.
+        std::os::unix::fs::symlink("/nowhere/b", root.path().join("a")).unwrap();
+        assert!(missing.open(&attachment()).is_err() && missing.create(&attachment()).is_err());
+        assert!(missing.verify().is_err() && missing.attachments().is_err());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use cni::{Attachment, Environment, Error, NetworkConfig, NetworkName};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
-use state_files::{StateFolder, parsed_names_in, whole_lines};
+use state_files::{StateFolder, open_if_there, parsed_names_in, whole_lines};
 
 use crate::record::{AttachmentRecord, Records, name};
 use crate::settings;
@@ -99,10 +99,8 @@ pub fn record_of(
 }
 
 fn folder_of(state_dir: &Path, network: &NetworkName) -> io::Result<Option<StateFolder>> {
-    match StateFolder::open(&state_dir.join(network.as_str())) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        opened => opened.map(Some),
-    }
+    let path = state_dir.join(network.as_str());
+    open_if_there(&path, || StateFolder::open(&path))
 }
 
 fn record(
@@ -140,10 +138,9 @@ fn record(
 /// An I/O error. A missing file is not locked.
 pub fn is_locked(record: &Path) -> io::Result<bool> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = match rustix::fs::open(record, flags, rustix::fs::Mode::empty()) {
-        Ok(file) => file,
-        Err(Errno::NOENT) => return Ok(false),
-        Err(error) => return Err(error.into()),
+    let open = || Ok(rustix::fs::open(record, flags, rustix::fs::Mode::empty())?);
+    let Some(file) = open_if_there(record, open)? else {
+        return Ok(false);
     };
     match flock(&file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(false),
@@ -290,7 +287,7 @@ mod tests {
         let file = root.path().join("file");
         fs::write(&file, "").unwrap();
         assert!(of(&file).is_err());
-        assert_eq!(networks(&file).unwrap(), []);
+        assert!(networks(&file).is_err());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::process;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use state_files::is_namespace;
+use state_files::{is_absent, is_namespace};
 
 /// State of the network namespace of an ADD. Unknown counts as there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl NamespaceId {
     }
 
     /// True if both are the identity of one namespace.
-    fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         let mut times = self.created.iter().zip(&other.created);
         let has_same_time = times.all(|(created, other)| created == other);
         (self.device, self.inode) == (other.device, other.inode) && has_same_time
@@ -102,16 +102,19 @@ impl Namespace {
     }
 }
 
-/// The state of a missing path: unknown if its folder, such as `/run/netns`, is missing, too. Then
-/// this process may be in another mount namespace than the runtime.
+/// The state of a missing path, or of a link to one: unknown if its folder, such as `/run/netns`, is
+/// missing, too. Then this process may be in another mount namespace than the runtime.
 fn missing(path: &Path) -> Namespace {
-    let gone = Namespace::Gone(format!("netns {} is gone", path.display()));
     if path.starts_with("/proc") {
-        return gone;
+        return Namespace::Gone(format!("netns {} is gone", path.display()));
     }
     let folder = path.parent().unwrap_or(Path::new("/"));
-    match fs::metadata(folder) {
-        Ok(_) => gone,
+    if let Ok(target) = fs::read_link(path) {
+        return missing(&folder.join(target));
+    }
+    match fs::metadata(folder).and_then(|_| is_absent(path)) {
+        Ok(true) => Namespace::Gone(format!("netns {} is gone", path.display())),
+        Ok(false) => Namespace::Unknown(format!("netns {} is being made", path.display())),
         Err(error) => Namespace::Unknown(format!("{}: {error}", folder.display())),
     }
 }

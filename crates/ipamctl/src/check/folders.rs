@@ -13,12 +13,21 @@ use crate::network::Network;
 /// Types of file systems that a reboot empties: tmpfs and ramfs (statfs(2)).
 const VOLATILE: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
+/// What to write in the place of a folder that can't be used.
+const WRITABLE: &str = "an absolute path on a writable file system";
+
 impl Check<'_> {
     pub(super) fn folders(&mut self, network: &Network) {
         let data = network
             .keeps_files()
             .then_some(("ipam.dataDir", &network.data_dir));
         let state = (!network.is_host_local).then_some(("ipam.stateDir", &network.state_dir));
+        for pool in &self.one.pools.all {
+            if let Err(reason) = state_files::is_absent(&pool.directory) {
+                let problem = format!("{}: {reason}", pool.directory.display());
+                self.add(Severity::Error, "ipam.dataDir", problem, WRITABLE);
+            }
+        }
         let (mut emptied, mut kept) = (None, None);
         for (key, path) in data.into_iter().chain(state) {
             match is_volatile(path) {
@@ -27,8 +36,7 @@ impl Check<'_> {
                 Ok(false) => kept = Some(path),
                 Err(reason) => {
                     let problem = format!("{} is not writable: {reason}", path.display());
-                    let instead = "an absolute path on a writable file system";
-                    self.add(Severity::Error, key, problem, instead);
+                    self.add(Severity::Error, key, problem, WRITABLE);
                 }
             }
         }
@@ -51,14 +59,15 @@ fn is_on_root(path: &Path) -> bool {
 /// True for a folder that a reboot empties; if it doesn't exist, by its nearest existing parent.
 /// Only root is told whether it can be written.
 fn is_volatile(path: &Path) -> Result<bool, String> {
-    if !geteuid().is_root() {
-        return Ok(false);
-    }
-    let found = path.ancestors().find(|path| path.exists());
+    let is_there = |path: &&Path| path.symlink_metadata().is_ok();
+    let found = path.ancestors().find(is_there);
     let existing = found.unwrap_or(path);
     let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", existing.display());
     if !existing.is_dir() {
         return Err(failed(&"it is not a folder"));
+    }
+    if !geteuid().is_root() {
+        return Ok(false);
     }
     access(existing, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| failed(&error))?;
     let stat = statfs(existing).map_err(|error| failed(&error))?;

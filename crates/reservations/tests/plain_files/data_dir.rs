@@ -32,9 +32,37 @@ fn what_is_no_directory_holds_nothing() {
     assert!(data_dir.open(&name("net")).unwrap().is_none());
     assert_eq!(data_dir.states(&name("net")).unwrap(), []);
     assert!(data_dir.create(&[&name("net")]).is_err());
-    // Nor in a link that leads to itself.
+}
+
+#[test]
+fn what_a_link_to_nowhere_hides_is_not_known() {
+    let folder = TempDir::new().unwrap();
+    let data_dir = data_dir(folder.path());
+    fs::create_dir(folder.path().join("data")).unwrap();
     symlink("loop", folder.path().join("data/loop")).unwrap();
-    assert!(data_dir.open(&name("loop")).unwrap().is_none());
+    assert!(data_dir.open(&name("loop")).is_err());
+    fs::remove_dir_all(folder.path().join("data")).unwrap();
+    symlink("disk", folder.path().join("data")).unwrap();
+    let net = name("net");
+    assert!(data_dir.open(&net).is_err() && data_dir.open_as_add_would(&net).is_err());
+    assert!(data_dir.states(&net).is_err() && data_dir.names().is_err());
+    fs::create_dir(folder.path().join("disk")).unwrap();
+    assert!(data_dir.open(&net).unwrap().is_none() && data_dir.names().unwrap().is_empty());
+}
+
+#[test]
+fn what_can_not_be_read_under_the_lock_is_an_error_and_no_change() {
+    let folder = TempDir::new().unwrap();
+    let data_dir = data_dir(folder.path());
+    let (net, ip) = (name("net"), reserve(folder.path(), "net", "c1"));
+    let found = data_dir.states(&net).unwrap();
+    let file = folder.path().join("data/net").join(ip.to_string());
+    // Larger than any reservation.
+    fs::write(&file, vec![b'x'; 2 << 20]).unwrap();
+    let error = data_dir.release(&net, found).unwrap_err();
+    assert_eq!(error.code, cni::code::TRY_AGAIN_LATER);
+    assert!(error.msg.contains(file.to_str().unwrap()), "{error}");
+    assert!(file.exists());
 }
 
 #[test]
