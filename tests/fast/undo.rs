@@ -1,5 +1,5 @@
-//! A failed ADD releases only its own reservations. Addresses of an earlier ADD whose record is
-//! lost stay reserved.
+//! A failed ADD releases its own reservations and no others: not those of an earlier ADD whose record
+//! is lost, and not those of another plugin of the network.
 
 use std::fs;
 
@@ -67,6 +67,57 @@ fn a_failure_behind_the_allocator_releases_no_address_of_an_earlier_add() {
     chain.config["ipam"]["delegates"] = json!(["first", ALLOCATOR, "fails"]);
     chain.call("ADD").run().error();
     assert_eq!(chain.reserved(), ["10.1.0.2"]);
+}
+
+#[test]
+fn a_chained_main_plugin_gets_and_releases_only_what_its_own_chain_has_made() {
+    let sandbox = Sandbox::default();
+    let delegates = ["ipam-ds-ranges", ALLOCATOR];
+    let two = json!({"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.2", "rangeEnd": "10.1.0.3"});
+    let first = sandbox.config("1.1.0", &delegates, &json!({"ranges": [[two]]}));
+    let made = sandbox.call("ipam-delegated", "ADD", &first).run().result();
+    let mut second = first.clone();
+    second["ipam"]["stateDir"] = json!(sandbox.root().join("second"));
+    second["prevResult"] = made;
+    second["prevResult"]["interfaces"] = json!([{"name": "veth1"}]);
+    second["prevResult"]["routes"] = json!([{"dst": "10.9.0.0/16"}]);
+    let call =
+        |command: &str, config: &Value| sandbox.call("ipam-delegated", command, config).run();
+    let result = call("ADD", &second).result();
+    assert_eq!(harness::answer_of(&result), ["10.1.0.3"]);
+    assert!(result.get("interfaces").is_none(), "{result}");
+    assert_eq!(result["routes"], json!([]));
+    // The pool is full now.
+    let third = sandbox.root().join("third");
+    second["ipam"]["stateDir"] = json!(third);
+    assert_eq!(call("ADD", &second).code(), 11);
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2", "10.1.0.3"]);
+}
+
+/// A selector of a few lines, which prints the same on every command.
+const SIMPLE: &str = r#"cat > /dev/null
+echo '{"cniVersion":"1.0.0","ips":[],"routes":null,"pools":[{"name":"blue","subnet":"10.66.0.0/24"}]}'"#;
+
+#[test]
+fn what_a_selector_prints_on_del_takes_no_address_from_the_allocator() {
+    let sandbox = Sandbox::default()
+        .with_script("ipam-ds-simple", SIMPLE)
+        .with_script("fails", "[ $CNI_COMMAND = ADD ] && exit 1; exit 0");
+    for delegates in [
+        &["ipam-ds-simple", ALLOCATOR, "fails"][..],
+        &["ipam-ds-simple", ALLOCATOR, "ipam-ds-simple", "fails"],
+    ] {
+        let config = sandbox.config("1.0.0", delegates, &json!({}));
+        sandbox.call("ipam-delegated", "ADD", &config).run().error();
+        assert_eq!(sandbox.reserved("pools"), [""; 0], "{delegates:?}");
+        assert_eq!(sandbox.records("testnet"), [""; 0], "{delegates:?}");
+    }
+    // Nobody reads the answer.
+    let config = sandbox.config("1.0.0", &["ipam-ds-simple", ALLOCATOR], &json!({}));
+    let add = sandbox.call("ipam-delegated", "ADD", &config);
+    let output = add.through(&["sh", "-c", "exec \"$0\" > /dev/full"]).run();
+    assert!(!output.status.success(), "{output:?}");
+    assert_eq!(sandbox.reserved("pools"), [""; 0]);
 }
 
 #[test]

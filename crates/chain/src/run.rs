@@ -8,6 +8,7 @@ mod gc;
 mod merge;
 pub(crate) mod release;
 pub(crate) mod steps;
+mod threading;
 pub(crate) mod unfinished;
 
 #[cfg(test)]

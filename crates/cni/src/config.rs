@@ -1,13 +1,18 @@
 //! The network configuration on a plugin's stdin: a typed view, and the original
 //! bytes.
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::excerpt::Excerpt;
+use crate::object::is_spelling;
 use crate::{Attachment, Error, IpamResult, NetworkName, Object, SpecVersion, code};
+
+/// The key of the result before this plugin's.
+const PREV_RESULT: &str = "prevResult";
 
 /// The key under which a runtime lists the attachments that GC must keep.
 const VALID_ATTACHMENTS: &str = "cni.dev/valid-attachments";
@@ -73,12 +78,39 @@ impl NetworkConfig {
         }
     }
 
-    /// The configuration with this `prevResult`.
+    /// The configuration with this `prevResult`. Other spellings of the key are removed.
     #[must_use]
     pub fn with_prev_result(&self, prev_result: &RawValue) -> Self {
         let mut object = self.object.clone();
-        object.set_raw("prevResult", prev_result.to_owned());
+        object.retain(|key| key == PREV_RESULT || !is_spelling(key, PREV_RESULT));
+        object.set_raw(PREV_RESULT, prev_result.to_owned());
         self.derived(object)
+    }
+
+    /// The configuration without `prevResult`, in any spelling of the key; the same one if it has
+    /// none.
+    pub fn without_prev_result(&self) -> Cow<'_, Self> {
+        if !self.object.keys().any(|key| is_spelling(key, PREV_RESULT)) {
+            return Cow::Borrowed(self);
+        }
+        let mut object = self.object.clone();
+        object.retain(|key| !is_spelling(key, PREV_RESULT));
+        Cow::Owned(self.derived(object))
+    }
+
+    /// The configuration of a GC that keeps these attachments, too.
+    ///
+    /// # Errors
+    ///
+    /// Code 7 if `cni.dev/valid-attachments` is no array.
+    pub fn with_more_valid(&self, more: &[Attachment]) -> Result<Self, Error> {
+        let listed: Option<Vec<Box<RawValue>>> = self.read(VALID_ATTACHMENTS)?;
+        let mut all = listed.unwrap_or_default();
+        let raw = |attachment| to_raw_value(attachment).expect("an attachment is JSON");
+        all.extend(more.iter().map(raw));
+        let mut object = self.object.clone();
+        object.set(VALID_ATTACHMENTS, &all);
+        Ok(self.derived(object))
     }
 
     /// The configuration in an older version, for a delegate that supports no newer one:
@@ -89,7 +121,7 @@ impl NetworkConfig {
         object.set("cniVersion", version.as_str());
         // A `prevResult` that we can't read is passed on: the delegate may be able to.
         if let Ok(Some(prev_result)) = self.prev_result() {
-            object.set_raw("prevResult", prev_result.to_raw(version));
+            object.set_raw(PREV_RESULT, prev_result.to_raw(version));
         }
         Self {
             version,
@@ -102,12 +134,7 @@ impl NetworkConfig {
     #[must_use]
     pub fn without_call(&self) -> Self {
         let mut object = self.object.clone();
-        let keys: Vec<String> = object.keys().map(str::to_owned).collect();
-        for key in keys {
-            if key == "prevResult" || key.starts_with("cni.dev/") {
-                object.remove(&key);
-            }
-        }
+        object.retain(|key| !is_spelling(key, PREV_RESULT) && !key.starts_with("cni.dev/"));
         self.derived(object)
     }
 
@@ -148,7 +175,7 @@ impl NetworkConfig {
     /// `prevResult`, as it came.
     pub fn raw_prev_result(&self) -> Option<&RawValue> {
         self.object
-            .get("prevResult")
+            .get(PREV_RESULT)
             .filter(|raw| raw.get() != "null")
     }
 
@@ -269,6 +296,43 @@ mod tests {
         }
         let error = NetworkConfig::parse(b"{\"name\":\"\xff\"}".to_vec()).unwrap_err();
         assert_eq!(error.code, code::UNDECODABLE);
+    }
+
+    #[test]
+    fn all_spellings_of_the_prev_result_go_and_one_is_written() {
+        let json = r#"{"prevresult":1,"name":"n","PREVRESULT":2,"cniVersion":"1.0.0","prevRe\u017fult":3,"prevResults":4}"#;
+        let config = parse(json).unwrap();
+        let without = r#"{"name":"n","cniVersion":"1.0.0","prevResults":4}"#;
+        assert_eq!(config.without_prev_result().text(), without);
+        assert_eq!(config.without_call().text(), without);
+        let with = config.with_prev_result(RawValue::NULL);
+        let expected = without.replace('}', r#","prevResult":null}"#);
+        assert_eq!(with.text(), expected);
+        // As it came.
+        let json = without.replace(',', " , ");
+        let config = parse(&json).unwrap();
+        assert_eq!(config.without_prev_result().text(), json);
+    }
+
+    #[test]
+    fn more_valid_attachments_follow_those_of_the_runtime() {
+        let more = [Attachment {
+            container_id: "c2".parse().unwrap(),
+            ifname: "eth0".parse().unwrap(),
+        }];
+        let one = r#"{"containerID": "c1", "ifname":"eth0","x":1.0}"#;
+        for (listed, before) in [
+            ("null", ""),
+            ("[]", ""),
+            (&*format!("[ {one} ]"), &*format!("{one},")),
+        ] {
+            let json = format!(
+                r#"{{"cniVersion":"1.1.0","name":"n","cni.dev/valid-attachments":{listed},"z":1}}"#
+            );
+            let all = parse(&json).unwrap().with_more_valid(&more).unwrap();
+            let list = format!(r#"[{before}{{"containerID":"c2","ifname":"eth0"}}]"#);
+            assert_eq!(all.text(), json.replace(listed, &list));
+        }
     }
 
     #[test]

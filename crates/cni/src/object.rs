@@ -128,6 +128,11 @@ impl Object {
         }
     }
 
+    /// Removes the keys of which `is_kept` is false.
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(&str) -> bool) {
+        self.members.retain(|(key, _)| is_kept(key));
+    }
+
     /// Removes a key. A missing one is no error.
     pub fn remove(&mut self, key: &str) {
         self.members.retain(|(k, _)| k != key);
@@ -144,6 +149,17 @@ impl Object {
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.members.iter().map(|(key, _)| key.as_str())
     }
+}
+
+/// True if Go's decoder reads this key as that field: they differ at most in their cases. Two
+/// letters beyond ASCII count as one of ASCII (Unicode's simple case folding).
+pub(crate) fn is_spelling(key: &str, field: &str) -> bool {
+    let folded = |letter: char| match letter {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        _ => letter.to_ascii_lowercase(),
+    };
+    key.chars().map(folded).eq(field.chars().map(folded))
 }
 
 /// Reads a value; `path` is its name in messages.

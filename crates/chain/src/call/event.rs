@@ -25,7 +25,7 @@ pub enum Event<'a> {
         command: Command,
         /// Its executable; `None` for a plugin that is only linked into this process.
         executable: Option<&'a Path>,
-        /// Its `prevResult`, if the chain gives it one.
+        /// Its `prevResult`.
         prev_result: Option<&'a RawValue>,
     },
     /// A delegate has written to stderr.

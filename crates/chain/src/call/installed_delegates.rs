@@ -27,8 +27,6 @@ pub(crate) struct DelegateCall<'a> {
     pub(crate) command: Command,
     /// Its configuration, `prevResult` included.
     pub(crate) config: Cow<'a, NetworkConfig>,
-    /// `prevResult`, if it isn't the one that the chain was called with.
-    pub(crate) prev_result: Option<&'a RawValue>,
 }
 
 impl<'a> DelegateCall<'a> {
@@ -47,7 +45,6 @@ impl<'a> DelegateCall<'a> {
             name,
             command,
             config,
-            prev_result,
         }
     }
 }
@@ -158,7 +155,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             delegate: call.name,
             command: call.command,
             executable: found.executable(),
-            prev_result: call.prev_result,
+            prev_result: call.config.raw_prev_result(),
         });
         let mut outcome = match (&found, found.executable()) {
             // One that is linked can't be terminated.

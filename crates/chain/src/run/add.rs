@@ -3,7 +3,7 @@
 
 use std::io;
 
-use cni::{Attachment, Command, DelegateName, Error, JsonOutput, code};
+use cni::{Attachment, Command, DelegateName, Error, JsonOutput, NetworkConfig, code};
 
 use crate::call::{DelegateCall, Failure, InstalledDelegates, Kind, Outcome};
 use crate::chain::Chain;
@@ -42,7 +42,10 @@ impl Chain<'_> {
         let record_file = earlier_add::clear(self, attachment)?;
         let file = record_file.as_ref();
         let delegates = &self.settings.delegates;
-        let intent = Intent::new(&self.config, attachment, delegates, self.environment);
+        // A main plugin that is chained behind another one passes its own: what the other plugins
+        // of the network have made, which isn't this chain's.
+        let config = self.config.without_prev_result();
+        let intent = Intent::new(&config, attachment, delegates, self.environment);
         let record = AttachmentRecord::new(intent.clone());
         let mut first = vec![Line::Adding(Box::new(intent))];
         first.extend(self.caller_line.clone().map(Line::Caller));
@@ -62,6 +65,7 @@ impl Chain<'_> {
             .cancelled_by(self.cancellation);
         let addition = Addition {
             delegates: &mut delegates,
+            config: &config,
             attachment,
             record,
             file,
@@ -85,6 +89,8 @@ impl Chain<'_> {
 /// The run of an ADD.
 pub(crate) struct Addition<'r, 'a, 'b> {
     pub(crate) delegates: &'r mut InstalledDelegates<'a, 'b>,
+    /// The configuration of the delegates, without `prevResult`.
+    pub(crate) config: &'r NetworkConfig,
     pub(crate) attachment: &'r Attachment,
     /// Notes each result, as the file does.
     pub(crate) record: AttachmentRecord,
@@ -108,9 +114,7 @@ impl Addition<'_, '_, '_> {
         mut self,
         deliver: impl FnOnce(&JsonOutput) -> io::Result<()>,
     ) -> Result<JsonOutput, Box<FailedAdd>> {
-        let Chain {
-            config, settings, ..
-        } = self.delegates.chain;
+        let (config, settings) = (self.config, &self.delegates.chain.settings);
         let is_merged = settings.answer == AnswerMode::Merge;
         let last = settings.delegates.len() - 1;
         let mut prev_result: Option<JsonOutput> = None;
@@ -174,8 +178,7 @@ impl Addition<'_, '_, '_> {
         prev_result: Option<&JsonOutput>,
         failure: &Failure,
     ) -> Box<FailedAdd> {
-        let chain = self.delegates.chain;
-        let (config, names) = (&*chain.config, &chain.settings.delegates);
+        let (config, names) = (self.config, &self.delegates.chain.settings.delegates);
         let name = &names[failed];
         let to_undo = to_undo(names, failed, failure);
         let steps: Vec<Step<'_>> = to_undo.iter().map(|name| Step::new(name, config)).collect();

@@ -84,6 +84,7 @@ impl Chain<'_> {
     /// nothing undone: only delegates that hold nothing may run.
     pub fn dry_run(&self, runs: impl Fn(&DelegateName) -> bool) -> Vec<(DelegateName, Outcome)> {
         let mut installed = InstalledDelegates::new(self, self.environment.clone());
+        let config = self.config.without_prev_result();
         let mut ran: Vec<(DelegateName, Outcome)> = Vec::new();
         let names = self.settings.delegates.iter();
         for name in names.take_while(|name| runs(name)) {
@@ -92,7 +93,7 @@ impl Chain<'_> {
                 Some((_, Outcome::Result(output))) => Some(output.json()),
                 Some(_) => break,
             };
-            let call = DelegateCall::new(name, Command::Add, &self.config, prev_result);
+            let call = DelegateCall::new(name, Command::Add, &config, prev_result);
             let outcome = installed.run(&call);
             ran.push((name.clone(), outcome));
         }

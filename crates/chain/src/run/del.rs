@@ -47,6 +47,16 @@ impl Chain<'_> {
         today: &NetworkConfig,
     ) -> Result<Undone, Error> {
         let found = lock::acquire(&self.records, attachment, IfMissing::Leave, WhenBusy::Wait)?;
+        Ok(self.undo_found(attachment, today, found))
+    }
+
+    /// As [`Self::undo`], for an attachment whose record was looked for and locked.
+    pub(crate) fn undo_found(
+        &self,
+        attachment: &Attachment,
+        today: &NetworkConfig,
+        found: Lookup<LockedRecord>,
+    ) -> Undone {
         let is_missing = matches!(found, Lookup::Missing);
         let locked = match found {
             Lookup::Found(locked) => Some(locked),
@@ -58,10 +68,10 @@ impl Chain<'_> {
         };
         let failed = self.undo_locked(attachment, today, locked.as_ref());
         let is_removed = failed.is_empty() && locked.is_some_and(|locked| locked.file.remove());
-        Ok(Undone {
+        Undone {
             failed,
             is_recorded: !is_missing && !is_removed,
-        })
+        }
     }
 
     /// Runs DEL for an attachment whose record is locked, if it has one. The record is not
@@ -104,7 +114,8 @@ impl Chain<'_> {
         }
         tracing::debug!(added_by_trace = record.trace, "undoing what is recorded");
         let config = match record.config() {
-            Ok(config) => config,
+            // The recorded results count, not a `prevResult` that an older version has recorded.
+            Ok(config) => config.without_prev_result().into_owned(),
             Err(damaged) => return vec![damaged],
         };
         match file {

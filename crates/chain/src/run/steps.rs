@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use cni::{Attachment, Command, DelegateName, Error, NetworkConfig, Object};
-use serde_json::value::{RawValue, to_raw_value};
+use cni::{Attachment, Command, DelegateName, Error, NetworkConfig};
+use serde_json::value::RawValue;
 
 use crate::call::{DelegateCall, Failure, InstalledDelegates, Kind, Outcome};
 use crate::record::RecordedDelegate;
+use crate::run::threading::{added, completed};
 
 /// The step of one delegate, in any command other than ADD.
 #[derive(Clone, Copy, Debug)]
@@ -103,10 +104,10 @@ impl fmt::Display for FailedDelegate {
 /// Runs the steps with a command other than ADD; returns the failed delegates.
 ///
 /// The first delegate receives `prev_result`, or the `prevResult` of its
-/// configuration. A result that a delegate prints is the next one's `prevResult`. If it prints
-/// nothing, as the specification requires, the next one receives the same `prevResult`. Keys that
-/// are missing are taken from the delegate's recorded result. The keys of one that holds nothing are
-/// those of its ADD.
+/// configuration. A result that a delegate prints is the next one's `prevResult`, with what it lacks
+/// of its own ([`added`]). If it prints nothing, as the specification requires, the next one receives
+/// the same `prevResult`. Keys that are missing are taken from the delegate's recorded result. The
+/// keys of one that holds nothing are those of its ADD.
 pub(crate) fn run(
     delegates: &mut InstalledDelegates<'_, '_>,
     command: Command,
@@ -122,7 +123,8 @@ pub(crate) fn run(
         match delegates.run(&DelegateCall::new(step.name, command, step.config, given)) {
             Outcome::Result(output) => {
                 has_printed = true;
-                prev_result = Some(output.json().to_owned());
+                let before = given.or_else(|| step.config.raw_prev_result());
+                prev_result = Some(added(before, output.json()));
             }
             Outcome::Nothing => {}
             Outcome::Failed(failure) => {
@@ -166,34 +168,6 @@ fn fatal(step: &Step<'_>, command: Command, failure: &Failure) -> Option<Error> 
         return None;
     }
     Some(error)
-}
-
-/// The keys of a result that the specification defines, section 5.
-const SPECIFIED: [&str; 5] = ["cniVersion", "interfaces", "ips", "routes", "dns"];
-
-/// Adds the keys to `prevResult` that only the delegate's recorded result has: a runtime's
-/// `prevResult` has the addresses, a selector's result has the pools. If the delegate holds nothing,
-/// the keys that only delegates understand are always those of the record. `None` without a recorded
-/// result.
-pub(crate) fn completed(
-    prev_result: Option<&RawValue>,
-    recorded: &RecordedDelegate<'_>,
-) -> Option<Box<RawValue>> {
-    let result = recorded.result?;
-    let (Some(mut all), Some(more)) = (prev_result.and_then(object), object(result)) else {
-        return Some(result.to_owned());
-    };
-    for (key, value) in more.iter() {
-        let is_selected = recorded.name.holds_nothing() && !SPECIFIED.contains(&key);
-        if is_selected || all.get(key).is_none() {
-            all.set_raw(key, value.to_owned());
-        }
-    }
-    Some(to_raw_value(&all).expect("an object is JSON"))
-}
-
-fn object(raw: &RawValue) -> Option<Object> {
-    serde_json::from_str(raw.get()).ok()
 }
 
 #[cfg(test)]
