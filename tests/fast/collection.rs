@@ -48,6 +48,27 @@ fn a_forgotten_attachment_is_freed_though_the_allocator_knows_no_gc() {
 }
 
 #[test]
+fn a_container_of_another_runtime_is_kept_while_its_namespace_is_there() {
+    let sandbox = Sandbox::default();
+    let ranges = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
+    let config = sandbox.config("1.1.0", &delegates, &ranges);
+    let add = |container: &str, netns: &str| {
+        let call = sandbox.chain_call("ADD", container, &config);
+        call.env("CNI_NETNS", netns).run().result();
+    };
+    // A namespace that isn't the host's own.
+    add("other", "/proc/self/ns/uts");
+    add("gone", "/run/netns/gone");
+    add("host", "/proc/self/ns/net");
+    let output = gc(&sandbox, &config, &["listed".to_owned()]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(output.stderr.matches("other eth0").count(), 1, "{output:?}");
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
+    assert_eq!(sandbox.records("testnet"), ["other:eth0.json"]);
+}
+
+#[test]
 fn a_collected_attachment_is_called_for_as_it_was_added() {
     let script = r#"cat > "${0%/*}/../$CNI_COMMAND.stdin"
 env | grep '^CNI_' | sort > "${0%/*}/../$CNI_COMMAND.env"

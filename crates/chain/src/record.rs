@@ -6,6 +6,7 @@ mod file;
 mod folder;
 mod line;
 mod listing;
+mod liveness;
 pub(crate) mod lock;
 mod lock_holders;
 mod namespace;
@@ -13,6 +14,7 @@ mod own_record;
 
 pub use attachment_record::{AttachmentRecord, DelegateAnswer, RecordState};
 pub use listing::{ListedRecord, attachments, is_locked, networks, record_of, records, state_dir};
+pub use liveness::Liveness;
 pub use lock::{WhenBusy, with_locked};
 pub use lock_holders::lock_holders;
 pub use namespace::Namespace;

@@ -9,6 +9,7 @@ pub(crate) mod findings;
 mod folders;
 mod overlaps;
 mod settings;
+mod shared_folders;
 #[cfg(test)]
 mod tests;
 
@@ -43,6 +44,7 @@ pub(crate) fn findings(
         check.settings();
         check.plugins();
         check.ipam_gc();
+        check.shared_folders();
         if let Some(network) = &one.network {
             check.delegates(network);
             check.collection(network);

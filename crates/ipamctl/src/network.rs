@@ -58,12 +58,17 @@ impl Network {
         conflist: &Conflist,
         environment: &Environment,
     ) -> Result<Option<Self>, String> {
-        let is_ours = |plugin: &&PluginEntry| {
-            plugin.kind != GC && matches!(plugin.ipam_type(), Some(CHAIN | HOST_LOCAL))
-        };
-        let main = conflist.plugins.iter().find(is_ours);
+        let main = conflist.plugins.iter().find(|plugin| is_ours(plugin));
         let network = main.map(|main| Self::read(conflist, main, environment));
         network.transpose().map_err(|error| error.msg)
+    }
+
+    /// The network of each plugin of a conflist with a usable `ipam` section, with the plugin's index.
+    pub(crate) fn each_of(conflist: &Conflist, environment: &Environment) -> Vec<(usize, Self)> {
+        let plugins = conflist.plugins.iter().enumerate();
+        let of_ours = plugins.filter(|(_, plugin)| is_ours(plugin));
+        let read = |(i, plugin)| Some((i, Self::read(conflist, plugin, environment).ok()?));
+        of_ours.filter_map(read).collect()
     }
 
     fn read(
@@ -112,6 +117,11 @@ impl Network {
     pub(crate) fn keeps_files(&self) -> bool {
         self.has_delegate(ALLOCATOR) || self.has_delegate(HOST_LOCAL)
     }
+}
+
+/// True for a plugin that gets its addresses from a chain or from host-local.
+fn is_ours(plugin: &PluginEntry) -> bool {
+    plugin.kind != GC && matches!(plugin.ipam_type(), Some(CHAIN | HOST_LOCAL))
 }
 
 /// The configuration with changed keys, at its top level and in `ipam`.

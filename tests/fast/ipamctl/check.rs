@@ -207,3 +207,45 @@ fn the_default_network_is_the_first_file_of_its_folder() {
     let problem = found[0]["problem"].as_str().unwrap();
     assert!(problem.contains("05-other.conf"), "{problem}");
 }
+
+#[test]
+fn two_plugins_of_one_conflist_that_share_folders_are_found() {
+    let sandbox = sandbox();
+    let ranges = json!({"ranges": [[{"subnet": "10.77.0.0/24"}]]});
+    let config = sandbox.config("1.0.0", &OURS, &ranges);
+    let check = |of_second: &Value| {
+        let mut two = [config.clone(), config.clone()];
+        two[0]["type"] = json!("bridge");
+        two[1]["type"] = json!("macvlan");
+        let ipam = two[1]["ipam"].as_object_mut().unwrap();
+        ipam.extend(of_second.as_object().unwrap().clone());
+        let list = json!({"cniVersion": "1.0.0", "name": "testnet", "plugins": two});
+        sandbox.write_conf("10-testnet.conflist", &list.to_string());
+        keys(&sandbox)
+    };
+    let own = |name: &str| json!(sandbox.root().join(name));
+    let (state, data) = ("plugins[1].ipam.stateDir", "plugins[1].ipam.dataDir");
+    assert_eq!(check(&json!({})), [state, data]);
+    assert_eq!(check(&json!({"stateDir": own("s")})), [data]);
+    assert_eq!(check(&json!({"dataDir": own("d")})), [state]);
+    assert!(check(&json!({"stateDir": own("s"), "dataDir": own("d")})).is_empty());
+    // host-local has no records, and would release the other's addresses.
+    assert_eq!(check(&json!({"type": "host-local"})), [data]);
+}
+
+#[test]
+fn a_disk_that_is_not_mounted_is_found() {
+    for key in ["dataDir", "stateDir"] {
+        let sandbox = sandbox();
+        network(&sandbox);
+        let folder = sandbox.root().join("away/folder");
+        let link = match key {
+            "dataDir" => sandbox.data_dir(),
+            _ => sandbox.state_dir(),
+        };
+        std::os::unix::fs::symlink(folder, link).unwrap();
+        let found = keys(&sandbox);
+        let key = format!("ipam.{key}");
+        assert!(found.contains(&key), "{found:?}");
+    }
+}

@@ -1,13 +1,13 @@
 //! Prepares an attachment for an ADD: undoes an earlier ADD that the runtime has let go of, and
 //! refuses the attachment if that isn't proven.
 
-use cni::{Attachment, Error, code};
+use cni::{Attachment, Error, NetworkConfig, code};
+use serde_json::{Map, Value};
 
 use crate::call::InstalledDelegates;
 use crate::chain::Chain;
 use crate::record::{
-    AttachmentRecord, IfMissing, LockedRecord, Lookup, Namespace, RecordFile, RecordState,
-    WhenBusy, lock,
+    AttachmentRecord, IfMissing, Liveness, LockedRecord, Lookup, RecordFile, WhenBusy, lock,
 };
 
 /// Prepares an attachment for an ADD: an earlier ADD is undone if it didn't end, if its DEL has begun, or if
@@ -39,7 +39,8 @@ pub(crate) fn clear(
             tracing::warn!(path = %path.display(), reason, "replacing a record that can't be used");
         }
         Some(Ok(record)) => {
-            let reason = reason_to_undo(&record).ok_or_else(|| refusal(chain, attachment))?;
+            let reason =
+                reason_to_undo(&record).ok_or_else(|| refusal(chain, attachment, &record))?;
             tracing::warn!(reason, "undoing an earlier ADD");
             undo(chain, attachment, &record, &file)?;
         }
@@ -56,23 +57,53 @@ pub(crate) fn clear(
 
 /// The proof that the runtime has let go of the attachment; `None` without one.
 fn reason_to_undo(record: &AttachmentRecord) -> Option<String> {
-    match record.state {
-        RecordState::Adding => Some("it did not end".to_owned()),
-        RecordState::Deleting => Some("its DEL has begun".to_owned()),
-        RecordState::Added => match record.namespace() {
-            Namespace::Gone(reason) => Some(reason),
-            Namespace::There | Namespace::Unknown(_) => None,
-        },
+    match record.liveness() {
+        Liveness::LetGo(reason) | Liveness::Gone(reason) => Some(reason),
+        Liveness::Alive(_) | Liveness::Unknown(_) | Liveness::Unproven(_) => None,
     }
 }
 
-fn refusal(chain: &Chain<'_>, attachment: &Attachment) -> Error {
+/// The refusal of a second ADD, or of the first one of another plugin of the conflist.
+fn refusal(chain: &Chain<'_>, attachment: &Attachment, record: &AttachmentRecord) -> Error {
     let (network, path) = (chain.config.name(), chain.records.file(attachment));
+    let reason = another_plugin(&chain.config, record);
+    let reason = reason.unwrap_or_else(|| "another ADD needs a DEL first".to_owned());
     Error::new(
         code::ALREADY_ALLOCATED,
-        format!("{attachment} is already on network {network}: another ADD needs a DEL first"),
+        format!("{attachment} is already on network {network}: {reason}"),
     )
     .with_line(&format!("recorded in {}", path.display()))
+}
+
+/// Names the plugin that a record is of, and what to do, if its configuration isn't this one: it is
+/// another plugin of the conflist, or the conflist has changed.
+fn another_plugin(config: &NetworkConfig, record: &AttachmentRecord) -> Option<String> {
+    const OWN: &str = "\"stateDir\" and a \"dataDir\" of its own in its ipam section";
+    let (then, now) = (plugin(&record.config().ok()?)?, plugin(config)?);
+    let kind = |plugin: &Map<String, Value>| plugin.get("type").cloned().unwrap_or_default();
+    let (recorded, called) = (kind(&then), kind(&now));
+    if recorded != called {
+        return Some(format!(
+            "the plugin {recorded} of the conflist has recorded it, and {called} has called. Each \
+             needs a {OWN}"
+        ));
+    }
+    (then != now).then(|| {
+        format!(
+            "a plugin {recorded} with another configuration has recorded it. If the conflist has \
+             two of them, each needs a {OWN}; else another ADD needs a DEL first"
+        )
+    })
+}
+
+/// The keys of a plugin in its conflist: those of the configuration that no runtime adds.
+fn plugin(config: &NetworkConfig) -> Option<Map<String, Value>> {
+    let config = config.without_call();
+    let mut keys: Map<String, Value> = serde_json::from_slice(config.as_bytes()).ok()?;
+    for of_runtime in ["cniVersion", "args", "runtimeConfig"] {
+        keys.remove(of_runtime);
+    }
+    Some(keys)
 }
 
 /// Undoes the ADD of a record.

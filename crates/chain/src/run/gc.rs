@@ -1,18 +1,24 @@
 //! GC: undoes the recorded attachments that aren't valid any more, so that delegates
 //! which know no GC are collected too; then runs the delegates.
+//!
+//! The list is of one runtime, and several may use the network: what lives by its network namespace
+//! is kept, whoever doesn't list it.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
-use cni::{Attachment, Command, Error, code};
+use cni::{Attachment, Command, Error, NetworkConfig, code};
 
 use crate::call::InstalledDelegates;
 use crate::chain::Chain;
-use crate::record::lock;
+use crate::record::{AttachmentRecord, IfMissing, Liveness, LockedRecord, Lookup, WhenBusy, lock};
+use crate::run::del::Undone;
 use crate::run::steps::{self, FailedDelegate, OnFailure, Step};
 
 impl Chain<'_> {
     /// GC: undoes each recorded attachment that `cni.dev/valid-attachments` doesn't list,
-    /// and runs the delegates, past all failures.
+    /// and runs the delegates, past all failures. One whose network namespace is there, or may be,
+    /// is kept: the delegates get it as a valid one.
     ///
     /// The delegates don't run with GC while an attachment that isn't valid is locked, or can't
     /// be read: an ADD that the list doesn't know may be running, and they would release its
@@ -25,7 +31,11 @@ impl Chain<'_> {
         let valid = self.config.valid_attachments()?;
         let mut stale = self.undo_stale(&valid.into_iter().collect());
         if stale.unknown.is_empty() {
-            let steps = Step::all(&self.settings.delegates, &self.config);
+            let config = match stale.kept.as_slice() {
+                [] => Cow::Borrowed(&*self.config),
+                kept => Cow::Owned(self.config.with_more_valid(kept)?),
+            };
+            let steps = Step::all(&self.settings.delegates, &config);
             let mut delegates = InstalledDelegates::new(self, self.environment.clone());
             let goes_on = OnFailure::Continue;
             let failed = steps::run(&mut delegates, Command::Gc, None, &steps, None, goes_on);
@@ -41,9 +51,9 @@ impl Chain<'_> {
         let today = self.config.without_call();
         let mut remaining = HashSet::new();
         for attachment in self.stale(valid, &mut result.unknown) {
-            tracing::debug!(%attachment, "not valid any more: undoing it");
-            match self.undo(&attachment, &today) {
-                Ok(undone) => {
+            match self.undo_unless_alive(&attachment, &today) {
+                Ok(None) => result.kept.push(attachment.clone()),
+                Ok(Some(undone)) => {
                     result.failed.extend(undone.failed);
                     if !undone.is_recorded {
                         continue;
@@ -61,6 +71,31 @@ impl Chain<'_> {
         result
     }
 
+    /// Undoes an attachment that no list names; `None` if it is kept, which is logged.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::undo`].
+    fn undo_unless_alive(
+        &self,
+        attachment: &Attachment,
+        today: &NetworkConfig,
+    ) -> Result<Option<Undone>, Error> {
+        let found = lock::acquire(&self.records, attachment, IfMissing::Leave, WhenBusy::Wait)?;
+        if let Some(reason) = reason_to_keep(&found) {
+            let path = self.records.file(attachment);
+            tracing::warn!(
+                %attachment,
+                record = %path.display(),
+                reason,
+                "kept, though it is not among the valid attachments"
+            );
+            return Ok(None);
+        }
+        tracing::debug!(%attachment, "not valid any more: undoing it");
+        Ok(Some(self.undo_found(attachment, today, found)))
+    }
+
     /// The recorded attachments that aren't valid; none if they can't be listed.
     fn stale(&self, valid: &HashSet<Attachment>, unknown: &mut Vec<Error>) -> Vec<Attachment> {
         let mut recorded = self.records.attachments().unwrap_or_else(|error| {
@@ -75,10 +110,27 @@ impl Chain<'_> {
 /// Outcome of the DELs of attachments that aren't valid.
 #[derive(Default)]
 struct Stale {
+    /// Those that are alive, or may be.
+    kept: Vec<Attachment>,
     /// The errors of the failed delegates.
     failed: Vec<Error>,
     /// The errors of attachments whose state is unknown.
     unknown: Vec<Error>,
+}
+
+/// The reason to keep an attachment that a list doesn't name. Without a record, the list decides.
+fn reason_to_keep(found: &Lookup<LockedRecord>) -> Option<String> {
+    let content = match found {
+        Lookup::Found(locked) => locked.content.as_ref()?,
+        Lookup::Missing => return None,
+        Lookup::Unusable(error) => return Some(format!("its record can't be used: {error}")),
+    };
+    match content.as_ref().map(AttachmentRecord::liveness) {
+        Ok(Liveness::Alive(reason)) => Some(reason),
+        Ok(Liveness::Unknown(reason)) => Some(format!("whether it is alive is unknown: {reason}")),
+        Ok(Liveness::Gone(_) | Liveness::LetGo(_) | Liveness::Unproven(_)) => None,
+        Err(reason) => Some(format!("its record can't be used: {reason}")),
+    }
 }
 
 fn has_begun(attachment: &Attachment) -> Error {

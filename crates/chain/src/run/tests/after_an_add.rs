@@ -124,3 +124,121 @@ fn a_record_that_can_not_be_read_is_not_released() {
     assert!(reason.contains("record /"), "{reason}");
     assert!(site.delegate.log().is_empty());
 }
+
+#[test]
+fn what_another_plugin_of_the_network_has_made_is_neither_answered_nor_recorded_nor_undone() {
+    let site = Site::new(FAILS);
+    let networks =
+        r#","prevResult":{"interfaces":[{"name":"veth1"}],"ips":[{"address":"10.0.0.9/24"}]}"#;
+    site.add(networks).unwrap();
+    assert_eq!(site.delegate.log(), ["ADD  -"]);
+    let records = site.folder.path().join("records");
+    let record = record_of(&records, config("").name(), &attachment()).unwrap();
+    let content = record.unwrap().content.unwrap();
+    let keys = [r#""prevResult""#, "10.0.0.9"];
+    assert!(
+        !keys
+            .iter()
+            .any(|key| content.raw_config().get().contains(key))
+    );
+    // An answer that nobody reads.
+    site.delegate.answers(WORKS);
+    site.del("").unwrap();
+    site.delegate.log();
+    let nobody = |_: &JsonOutput| Err(std::io::ErrorKind::BrokenPipe.into());
+    site.with(networks, |chain| chain.add_and(&attachment(), nobody))
+        .unwrap_err();
+    assert_eq!(site.delegate.log(), ["ADD  -", &format!("DEL  {RESULT}")]);
+}
+
+#[test]
+fn a_recorded_prev_result_of_the_network_is_not_the_chains() {
+    let site = Site::new(|_, _| Err(code::IO));
+    site.add("").unwrap_err();
+    site.delegate.log();
+    let file = site.network().join("c1:eth0.json");
+    let recorded = fs::read_to_string(&file).unwrap();
+    let older = r#""config":{"prevResult":{"ips":[{"address":"10.0.0.9/24"}]},"#;
+    fs::write(&file, recorded.replacen(r#""config":{"#, older, 1)).unwrap();
+    site.del("").unwrap_err();
+    assert_eq!(site.delegate.log(), ["DEL  -"]);
+}
+
+#[test]
+fn gc_keeps_what_is_alive_and_hands_it_on_as_valid() {
+    let mut site = Site::new(|command, config| match command {
+        Command::Gc => {
+            let valid = config.valid_attachments().unwrap();
+            (valid == [attachment()]).then_some(None).ok_or(code::IO)
+        }
+        _ => WORKS(command, config),
+    });
+    // A namespace that isn't the host's own.
+    let there = "/proc/self/ns/uts";
+    site.environment = site.environment.with("CNI_NETNS", there);
+    site.add("").unwrap();
+    site.gc().unwrap();
+    assert!(site.is_recorded());
+    // Its DEL has begun.
+    site.delegate.answers(FAILS);
+    site.del("").unwrap_err();
+    site.delegate.answers(WORKS);
+    site.gc().unwrap();
+    assert!(!site.is_recorded());
+}
+
+#[test]
+fn gc_keeps_what_it_can_not_judge_and_undoes_what_its_namespace_does_not_prove() {
+    let mut site = Site::new(WORKS);
+    let path = site.folder.path().join("netns");
+    let reaches = |path: &std::path::Path| {
+        let _ = fs::remove_file(path);
+        symlink("/proc/self/ns/uts", path).unwrap();
+    };
+    reaches(&path);
+    site.environment = site.environment.with("CNI_NETNS", &path);
+    site.add("").unwrap();
+    // A link that leads nowhere now, as into a folder of another mount namespace.
+    fs::remove_file(&path).unwrap();
+    symlink("/nowhere/netns", &path).unwrap();
+    site.gc().unwrap();
+    assert!(site.is_recorded());
+    // A record that can't be used.
+    reaches(&path);
+    let file = site.network().join("c1:eth0.json");
+    let whole = fs::read_to_string(&file).unwrap();
+    fs::write(&file, "damaged\n").unwrap();
+    site.gc().unwrap();
+    assert!(site.is_recorded());
+    fs::write(&file, whole).unwrap();
+    site.del("").unwrap();
+    // The host's own namespace.
+    site.environment = site.environment.with("CNI_NETNS", "/proc/self/ns/net");
+    site.add("").unwrap();
+    site.gc().unwrap();
+    assert!(!site.is_recorded());
+}
+
+#[test]
+fn a_refusal_names_the_plugin_that_has_recorded_the_attachment() {
+    let site = Site::new(WORKS);
+    site.add(r#","type":"bridge","runtimeConfig":{"x":1}"#)
+        .unwrap();
+    let refusal = |keys: &str| {
+        let error = site.add(keys).unwrap_err();
+        assert_eq!(error.code, code::ALREADY_ALLOCATED);
+        error.msg
+    };
+    assert!(refusal(r#","type":"bridge""#).ends_with("another ADD needs a DEL first"));
+    let other = refusal(r#","type":"egress""#);
+    let parts = [
+        r#""bridge" of the conflist"#,
+        r#""egress" has"#,
+        "stateDir",
+        "dataDir",
+    ];
+    assert!(parts.iter().all(|part| other.contains(part)), "{other}");
+    let alike = refusal(r#","type":"bridge","vlan":7"#);
+    let parts = [r#"a plugin "bridge""#, "stateDir", "needs a DEL first"];
+    assert!(parts.iter().all(|part| alike.contains(part)), "{alike}");
+}
