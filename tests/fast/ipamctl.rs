@@ -56,8 +56,8 @@ fn json_of(sandbox: &Sandbox, words: &[&str]) -> Value {
     serde_json::from_str(&output.stdout).unwrap_or_else(|e| panic!("{words:?}: {e}\n{output:?}"))
 }
 
-/// An existing namespace.
-const THERE: &str = "/proc/self/ns/net";
+/// An existing namespace, which isn't the host's own network namespace.
+const THERE: &str = "/proc/self/ns/uts";
 
 /// A namespace of a process that has ended.
 const GONE: &str = "gone";

@@ -1,11 +1,11 @@
 //! The list of a runtime's containers.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use cni::ContainerId;
 
 use crate::Context;
@@ -51,6 +51,26 @@ impl ContainerList {
         self.ids.contains(container)
     }
 
+    /// Refuses a list with an ID that was shortened or cut off: the container of the whole one would
+    /// be released.
+    ///
+    /// # Errors
+    ///
+    /// It has the beginning of a holder's ID.
+    pub(crate) fn refuse_shortened(&self, attachments: &[NetworkAttachment<'_>]) -> Result<()> {
+        let holders: BTreeSet<&str> = attachments.iter().filter_map(|one| one.container).collect();
+        for id in self.ids.iter().filter(|id| ends_in_digits(id)) {
+            let whole = holders.range(id.as_str()..).next();
+            if let Some(whole) = whole.filter(|whole| whole.starts_with(id) && *whole != id) {
+                bail!(
+                    "the list of valid containers has {id}, which is only the beginning of {whole}: IDs \
+                     must be whole (--no-trunc), and the list, too"
+                );
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses an empty list, and one that names none of these attachments: the command that has
     /// made it may have failed, or prints names or shortened IDs.
     ///
@@ -70,6 +90,16 @@ impl ContainerList {
         );
         Ok(())
     }
+}
+
+/// True if the last twelve characters are hexadecimal digits, as in a generated ID.
+fn ends_in_digits(id: &str) -> bool {
+    id.len() >= 12
+        && id
+            .bytes()
+            .rev()
+            .take(12)
+            .all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn parse(text: &str) -> Result<HashSet<String>> {
@@ -111,6 +141,41 @@ mod tests {
         let text = parse("abc\nPOD ID\n").unwrap_err().to_string();
         assert!(text.contains("line 2") && text.contains("POD ID"), "{text}");
         assert!(parse(" abc \r\n").unwrap().contains("abc"));
+    }
+
+    #[test]
+    fn a_list_with_the_beginning_of_an_id_is_refused_and_both_are_named() {
+        let whole = "8f3e52c1a0b9d7e6f5c4b3a29180706";
+        let other = "default-8f3e52c1a0b9d7e6";
+        let row = |container: &str| HeldAddress {
+            network: Some("n".to_owned()),
+            container: Some(container.to_owned()),
+            ..HeldAddress::default()
+        };
+        let rows = [row(whole), row(other), row("web-10"), row("8f3e52c1a0b8")];
+        for (line, named) in [
+            (&whole[..12], Some(whole)),
+            (&whole[..30], Some(whole)),
+            (&other[..20], Some(other)),
+            (whole, None),
+            ("web-1", None),
+            (&whole[..11], None),
+            ("8f3e52c1a0b8", None),
+            ("8f3e52c1a0b7", None),
+        ] {
+            let list = ContainerList {
+                ids: parse(line).unwrap(),
+                made: SystemTime::UNIX_EPOCH,
+            };
+            let refused = list.refuse_shortened(&attachments(&rows)).err();
+            let text = refused.map(|error| error.to_string()).unwrap_or_default();
+            let is_named = |id: &str| text.contains(&format!(" {id}"));
+            assert_eq!(!text.is_empty(), named.is_some(), "{line}");
+            assert!(
+                named.is_none_or(|id| is_named(id) && is_named(line)),
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
-use chain::record::{ListedRecord, Namespace, RecordState};
+use chain::record::{ListedRecord, Liveness, RecordState};
 
 use crate::arguments::ListArguments;
 use crate::container_list::ContainerList;
@@ -28,6 +28,8 @@ pub(crate) struct Proof {
 pub(crate) enum Keep {
     /// Somebody uses it or releases it, or may be about to.
     InUse(String),
+    /// Its network namespace is there. If no list names it, a crashed runtime may have left that.
+    Alive(String),
     /// It is unknown whether somebody uses it.
     Unknown(String),
 }
@@ -36,7 +38,7 @@ impl Keep {
     /// The reason for people.
     pub(crate) fn into_reason(self) -> String {
         match self {
-            Self::InUse(reason) => reason,
+            Self::InUse(reason) | Self::Alive(reason) => reason,
             Self::Unknown(reason) => format!("whether it is in use is unknown: {reason}"),
         }
     }
@@ -72,11 +74,12 @@ pub(crate) struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    /// A judge of these attachments. If nobody has said `--yes`, an unlikely list is refused.
+    /// A judge of these attachments. A list with shortened IDs is refused, and, if nobody has said
+    /// `--yes`, an unlikely one.
     ///
     /// # Errors
     ///
-    /// The list names none of the attachments.
+    /// The list has the beginning of a container's ID, or names none of the attachments.
     pub(crate) fn new(
         node: &'a Node,
         inventory: &'a Inventory,
@@ -84,6 +87,7 @@ impl<'a> Judge<'a> {
         valid: Option<&'a ContainerList>,
         arguments: &ListArguments,
     ) -> Result<Self> {
+        valid.map_or(Ok(()), |list| list.refuse_shortened(all))?;
         if let Some(list) = valid.filter(|_| !arguments.yes) {
             list.refuse_unlikely(all)?;
         }
@@ -101,7 +105,11 @@ impl<'a> Judge<'a> {
     pub(crate) fn is_collected(&self, judgement: &Judgement) -> bool {
         let by_list = self.valid.is_some();
         let mut proofs = judgement.proofs.iter();
-        proofs.any(|proof| proof.key == "pending" || by_list && proof.key != "netns-gone")
+        proofs.any(|proof| match proof.key {
+            "pending" => true,
+            "netns-gone" | "other-addresses" => false,
+            _ => by_list,
+        })
     }
 
     pub(crate) fn judge(&self, attachment: &NetworkAttachment<'_>) -> Judgement {
@@ -117,6 +125,12 @@ impl<'a> Judge<'a> {
             }
             return judgement;
         };
+        if attachment.is_leftover() {
+            let text = "the record of its attachment has other addresses; another plugin of the \
+                        conflist may hold it";
+            judgement.add("other-addresses", text.to_owned());
+            return judgement;
+        }
         let is_dockers = attachment.is_dockers();
         let is_pending = attachment.record.is_some_and(chain::is_unfinished);
         if is_pending {
@@ -160,16 +174,16 @@ impl<'a> Judge<'a> {
     ) -> Option<Keep> {
         let network = attachment.network;
         let unknown = match attachment.record.map(|record| &record.content) {
-            Some(Ok(content)) => match content.namespace() {
-                Namespace::Gone(text) => {
+            Some(Ok(content)) => match content.liveness() {
+                Liveness::Gone(text) => {
                     judgement.add("netns-gone", text);
                     return None;
                 }
-                Namespace::There => {
-                    let reason = format!("its network namespace {} is there", content.netns);
-                    return Some(Keep::InUse(reason));
-                }
-                Namespace::Unknown(reason) => reason,
+                Liveness::Alive(reason) => return Some(Keep::Alive(reason)),
+                // The list decides.
+                Liveness::LetGo(_) | Liveness::Unproven(_) if self.valid.is_some() => return None,
+                Liveness::LetGo(reason) => return Some(Keep::InUse(reason)),
+                Liveness::Unproven(reason) | Liveness::Unknown(reason) => reason,
             },
             Some(Err(reason)) => format!("its record: {reason}"),
             // The list is all that there is.

@@ -3,6 +3,7 @@
 
 mod attachment;
 mod held;
+mod leftover;
 mod names;
 mod of_cluster;
 mod selection;
@@ -24,6 +25,7 @@ use crate::clusters::Cluster;
 use crate::node::Node;
 use crate::output::warn;
 use crate::pools::KnownPools;
+use leftover::Leftovers;
 
 pub(crate) use attachment::{NetworkAttachment, attachments};
 pub(crate) use held::{HeldAddress, HeldState, Place};
@@ -66,7 +68,7 @@ impl Inventory {
         } else {
             inventory.read_node(context, node, nodes);
         }
-        inventory.join();
+        inventory.join(node);
         inventory.problems.iter().for_each(warn);
         for (network, reason) in &inventory.pools.problems {
             warn(format!("network {network}: {reason}"));
@@ -153,11 +155,12 @@ impl Inventory {
     }
 
     /// Completes the rows by records and pools, and adds those of records without a reservation.
-    fn join(&mut self) {
+    fn join(&mut self, node: &Node) {
         let mut reserved: HashSet<(String, IpAddr)> = HashSet::new();
         let by_key = self.records.iter().map(|record| (key(record), record));
         let by_attachment: HashMap<_, _> = by_key.collect();
         let mut with_reservation: HashSet<*const ListedRecord> = HashSet::new();
+        let leftovers = Leftovers::new(node, &self.records, &self.problems);
         let mut pools: HashMap<&Path, Vec<_>> = HashMap::new();
         for pool in &self.pools.all {
             pools.entry(&pool.directory).or_default().push(pool);
@@ -185,6 +188,10 @@ impl Inventory {
             if let (Some(container), Some(ifname)) = (&row.container, &row.ifname)
                 && let Some(&record) = by_attachment.get(&(&**network, &**container, &**ifname))
             {
+                if leftovers.has(row, record) {
+                    row.state = HeldState::Leftover;
+                    continue;
+                }
                 with_reservation.insert(Arc::as_ptr(record));
                 row.set_record(record);
             }

@@ -40,14 +40,17 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// The way for this attachment. Of a reservation without an interface, only the file is removed:
-    /// DEL of an interface could release another address of the container.
+    /// The way for this attachment. Of a reservation without an interface, and of one that the
+    /// attachment's record doesn't name, only the file is removed: DEL could release another address
+    /// of the container.
     fn of(node: &Node, attachment: &NetworkAttachment<'_>) -> Self {
         let mut addresses = attachment.addresses.iter();
         if attachment.content().is_some() {
             Self::Record
         } else if addresses.any(|held| held.stored.is_some()) {
             Self::Cluster
+        } else if attachment.is_leftover() {
+            Self::File
         } else if attachment.attachment().is_ok() && node.network(attachment.network).is_some() {
             Self::Conflist
         } else {

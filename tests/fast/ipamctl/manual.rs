@@ -3,6 +3,7 @@
 //! With `IPAM_DELEGATED_WRITE_DOCS=1`, the test writes them instead.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use harness::{Sandbox, make_old, replay};
 use serde_json::json;
@@ -10,18 +11,18 @@ use serde_json::json;
 /// Name of a namespace that ends after the ADD.
 const GONE: &str = "cni-5d21";
 
-/// The containers: ID, pod, namespace, age in hours.
+/// The containers: ID, pod, name of the namespace, age in hours.
 const CONTAINERS: [(&str, &str, &str, u64); 3] = [
     (
         "8f3e52c1a0b9d7e6f5c4b3a2918070605f4e3d2c1b0a99887766554433221100",
         "web-1",
-        super::THERE,
+        "cni-8f3e",
         3,
     ),
     (
         "1c9d04e7b2a6f8835e7d6c5b4a39281706f5e4d3c2b1a0998877665544332211",
         "web-2",
-        super::THERE,
+        "cni-1c9d",
         1,
     ),
     (
@@ -50,16 +51,15 @@ fn node() -> Sandbox {
     let ending = namespaces.join(GONE);
     fs::write(&ending, "").unwrap();
     for (container, pod, netns, hours) in CONTAINERS {
-        let netns = if netns == GONE {
-            ending.to_str().unwrap()
-        } else {
-            netns
-        };
+        let path = namespaces.join(netns);
+        if netns != GONE {
+            symlink(super::THERE, &path).unwrap();
+        }
         let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME={pod}");
         let call = sandbox
             .call("ipam-delegated", "ADD", &config)
             .container(container);
-        call.env("CNI_NETNS", netns)
+        call.env("CNI_NETNS", path)
             .env("CNI_ARGS", args)
             .env(
                 "TRACEPARENT",

@@ -15,9 +15,9 @@ use cni::code::TRY_AGAIN_LATER;
 use crate::Context;
 use crate::arguments::GcArguments;
 use crate::container_list::ContainerList;
-use crate::evidence::Judge;
+use crate::evidence::{Judge, Keep};
 use crate::inventory::{HeldAddress, Inventory, NetworkAttachment, Nodes, attachments};
-use crate::release::{Done, LONGEST, Outcome, print, release};
+use crate::release::{Done, LONGEST, Outcome, print, release, release_command};
 
 pub(crate) fn run(arguments: &GcArguments, context: &Context<'_>) -> Result<bool> {
     let list = &arguments.list;
@@ -46,7 +46,12 @@ pub(crate) fn run(arguments: &GcArguments, context: &Context<'_>) -> Result<bool
             continue;
         }
         let done = if let Some(keep) = judgement.keep {
-            let reason = keep.into_reason();
+            let is_alive = matches!(keep, Keep::Alive(_));
+            let mut reason = keep.into_reason();
+            if is_alive {
+                let command = release_command(&context.places.command(), attachment);
+                reason = format!("{reason}. If the container is gone: {command}");
+            }
             Done::Kept { reason }
         } else if arguments.dry_run {
             Done::WouldRelease

@@ -33,7 +33,8 @@ struct Leak<'a> {
 }
 
 impl<'a> Leak<'a> {
-    /// `None` if it is in use.
+    /// `None` if it is in use. What a list doesn't name and only its network namespace keeps is
+    /// shown.
     fn of(
         attachment: &'a NetworkAttachment<'_>,
         judgement: Judgement,
@@ -42,6 +43,9 @@ impl<'a> Leak<'a> {
         let is_proven = judgement.is_leak();
         let unknown = match judgement.keep {
             Some(Keep::Unknown(reason)) => Some(("unknown", format!("unknown: {reason}"))),
+            Some(Keep::Alive(reason)) if !judgement.proofs.is_empty() => {
+                Some(("netns-there", reason))
+            }
             _ if is_proven => None,
             _ => return None,
         };

@@ -10,12 +10,12 @@ use chain::record::{AttachmentRecord, ListedRecord};
 use cni::Attachment;
 use serde::{Serialize, Serializer};
 
-use super::held::{HeldAddress, Place};
+use super::held::{HeldAddress, HeldState, Place};
 use super::names::Names;
 use crate::output::joined;
 
-/// A container's interface on a network; or one address whose reservation names no interface: an old
-/// host-local's, a torn one, one that can't be read. The keys are documented, and don't change their meaning.
+/// A container's interface on a network; or one address by itself: its reservation names no interface
+/// (an old host-local's, a torn one, one that can't be read), or its attachment's record has others. The keys are documented, and don't change their meaning.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct NetworkAttachment<'a> {
     /// The network; of a reservation that names nobody, the name of its directory.
@@ -54,7 +54,8 @@ pub(crate) fn attachments<'a>(
         let container = held.container.as_deref();
         // Without an interface, the attachment of an address is unknown.
         let directory: Option<&Path> = place.map(|place| place.path.as_path());
-        let single = held.ifname.is_none().then_some((held.ip, directory));
+        let is_single = held.ifname.is_none() || held.state == HeldState::Leftover;
+        let single = is_single.then_some((held.ip, directory));
         let key = (network, container, &held.ifname, &held.node, single);
         let attachment = all.entry(key).or_insert_with(|| NetworkAttachment {
             network,
@@ -121,6 +122,11 @@ impl NetworkAttachment<'_> {
         Some(format!(
             "it has two records; remove the wrong one: {first} or {second}"
         ))
+    }
+
+    /// True for an address that the attachment's record doesn't name.
+    pub(crate) fn is_leftover(&self) -> bool {
+        self.addresses[0].state == HeldState::Leftover
     }
 
     /// The content of its record, if it has a usable one.

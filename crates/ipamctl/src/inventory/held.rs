@@ -181,6 +181,8 @@ pub(crate) enum HeldState {
     Deleting,
     /// The record can't be used.
     BrokenRecord,
+    /// The record of its attachment has other addresses.
+    Leftover,
     /// Reserved without a record: by host-local, or the record is lost.
     #[default]
     Reserved,

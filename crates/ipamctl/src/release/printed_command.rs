@@ -8,10 +8,12 @@ use shlex::Quoter;
 use crate::inventory::NetworkAttachment;
 
 /// The command, with the whole container ID, the network and the interface. An address takes the
-/// place of an ID that is missing, that looks like an address, or whose interface is unknown.
+/// place of an ID that is missing, that looks like an address, whose interface is unknown, or whose
+/// record has other addresses.
 /// `ipamctl` is the text of [`crate::arguments::Places::command`].
 pub(crate) fn release_command(ipamctl: &str, attachment: &NetworkAttachment<'_>) -> String {
-    let is_clear = |id: &&str| attachment.ifname.is_some() && id.parse::<IpAddr>().is_err();
+    let is_whole = attachment.ifname.is_some() && !attachment.is_leftover();
+    let is_clear = |id: &&str| is_whole && id.parse::<IpAddr>().is_err();
     let container = attachment.container.map(Cow::from);
     let ip = || Some(Cow::from(attachment.ips().next()?.to_string()));
     let clear = attachment.container.filter(is_clear).map(Cow::from);

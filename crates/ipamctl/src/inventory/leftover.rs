@@ -1,0 +1,89 @@
+//! Finds reservations that name an attachment whose whole record has other addresses: an ADD has made
+//! them whose record is lost. Another plugin of the conflist may hold them, too.
+
+use std::collections::{BTreeSet, HashSet};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use chain::record::{AttachmentRecord, ListedRecord, RecordState, record_of};
+use cni::{IpConfig, IpamResult};
+use conflist::Problem;
+
+use super::held::HeldAddress;
+use super::key;
+use crate::network::Network;
+use crate::node::Node;
+
+/// What tells leftovers from addresses of another record.
+pub(super) struct Leftovers<'a> {
+    /// Attachments with several records.
+    ambiguous: HashSet<(&'a str, &'a str, &'a str)>,
+    /// Folders of records of further plugins of the conflists.
+    state_dirs: BTreeSet<PathBuf>,
+    /// True if a conflist or a folder can't be read: it may have another record.
+    is_unknown: bool,
+}
+
+impl<'a> Leftovers<'a> {
+    pub(super) fn new(node: &Node, records: &'a [Arc<ListedRecord>], problems: &[Problem]) -> Self {
+        let mut once = HashSet::new();
+        let keys = records.iter().map(|record| key(record));
+        let ambiguous = keys.filter(|key| !once.insert(*key)).collect();
+        let conflists = node.conflists.iter();
+        let all = conflists.flat_map(|conflist| Network::each_of(conflist, &node.environment));
+        let read = node.state_dirs();
+        let state_dirs = all.map(|(_, network)| network.state_dir);
+        Self {
+            ambiguous,
+            state_dirs: state_dirs.filter(|dir| !read.contains(dir)).collect(),
+            is_unknown: !problems.is_empty() || !node.problems.is_empty(),
+        }
+    }
+
+    /// True if the only record of the reservation's attachment is whole, and has other addresses. It
+    /// is read again: since it was listed, the container may have been started again.
+    pub(super) fn has(&self, row: &HeldAddress, record: &ListedRecord) -> bool {
+        let Some(ip) = row.ip else {
+            return false;
+        };
+        // Most records name the address, in its usual spelling: they needn't be parsed.
+        let usual = format!("\"{ip}/");
+        let has_others = |record: &ListedRecord| {
+            let Ok(content) = &record.content else {
+                return false;
+            };
+            let mut results = content.delegates.iter().filter_map(|of| of.result.as_ref());
+            if results.any(|result| result.get().contains(&usual)) {
+                return false;
+            }
+            let ips = recorded_ips(content).unwrap_or_default();
+            !ips.is_empty() && !ips.contains(&ip.to_canonical())
+        };
+        if self.is_unknown || !has_others(record) || self.ambiguous.contains(&key(record)) {
+            return false;
+        }
+        let (network, attachment) = (&record.network, &record.attachment);
+        let is_recorded = |dir: &PathBuf| !matches!(record_of(dir, network, attachment), Ok(None));
+        let state_dir = record.file.ancestors().nth(2);
+        let now = state_dir.map(|dir| record_of(dir, network, attachment));
+        matches!(now, Some(Ok(Some(now))) if has_others(&now))
+            && !self.state_dirs.iter().any(is_recorded)
+    }
+}
+
+/// The addresses that any delegate of an ADD has answered; `None` if the ADD has not ended, or an
+/// answer can't be read.
+fn recorded_ips(record: &AttachmentRecord) -> Option<HashSet<IpAddr>> {
+    let mut ips = HashSet::new();
+    for delegate in &record.delegates {
+        let result = IpamResult::read("result", delegate.result.as_deref()?).ok()?;
+        ips.extend(
+            result
+                .ips
+                .iter()
+                .map(|config| IpConfig::ip(config).to_canonical()),
+        );
+    }
+    (record.state == RecordState::Added).then_some(ips)
+}
