@@ -50,7 +50,7 @@ fn of_existing(netns: &str, recorded: Option<&NamespaceId>) -> Liveness {
         id.zip(recorded).is_some_and(|(id, own)| id.is_same(own))
     };
     match is_namespace(Path::new(netns)) {
-        Ok(true) if OF_HOST.iter().any(|link| is_hosts(&link)) => {
+        Ok(true) if OF_HOST.iter().any(is_hosts) => {
             Liveness::Unproven(format!("netns {netns} is the host's own"))
         }
         Ok(true) => Liveness::Alive(format!("its network namespace {netns} is there")),

@@ -104,8 +104,8 @@ impl fmt::Display for FailedDelegate {
 /// Runs the steps with a command other than ADD; returns the failed delegates.
 ///
 /// The first delegate receives `prev_result`, or the `prevResult` of its
-/// configuration. A result that a delegate prints is the next one's `prevResult`, with what it lacks
-/// of its own ([`added`]). If it prints nothing, as the specification requires, the next one receives
+/// configuration. A result that a delegate prints is the next one's `prevResult`, with the keys of its
+/// own that it lacks ([`added`]). If it prints nothing, as the specification requires, the next one receives
 /// the same `prevResult`. Keys that are missing are taken from the delegate's recorded result. The
 /// keys of one that holds nothing are those of its ADD.
 pub(crate) fn run(
