@@ -73,6 +73,7 @@ fn a_disk_that_is_not_mounted_fails_del_and_status_and_keeps_the_record() {
     let (disk, away) = (sandbox.root().join("disk"), sandbox.root().join("away"));
     for folder in [sandbox.data_dir(), sandbox.state_dir()] {
         fs::create_dir(&disk).unwrap();
+        let _ = fs::remove_dir_all(&folder);
         symlink(&disk, &folder).unwrap();
         call("ADD").result();
         fs::rename(&disk, &away).unwrap();
