@@ -143,9 +143,10 @@ impl Libcni {
             .collect()
     }
 
-    /// Makes libcni forget an attachment, as after a crash or with a new node image.
+    /// Makes libcni forget an attachment whose container has ended, as after a crash.
     fn forget(&self, container: &str) {
         self.cache.borrow_mut().remove(container).unwrap();
+        self.node.sh(&format!("ip netns del {container}"));
     }
 
     fn reserved(&self) -> Vec<String> {

@@ -94,7 +94,8 @@ pub fn readable(error: &io::Error) -> String {
     }
 }
 
-/// The network configurations in a folder, sorted. A missing folder has none.
+/// The network configurations in a folder, sorted. A folder that is proven to be missing has
+/// none.
 ///
 /// # Errors
 ///
@@ -103,7 +104,8 @@ pub fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     files_with(folder, &EXTENSIONS)
 }
 
-/// The files in a folder with one of these extensions, sorted. A missing folder has none.
+/// The files in a folder with one of these extensions, sorted. A folder that is proven to be missing has
+/// none.
 pub(crate) fn files_with(folder: &Path, extensions: &[&str]) -> io::Result<Vec<PathBuf>> {
     let entries = open_if_there(folder, || fs::read_dir(folder))?;
     let mut files = Vec::new();

@@ -114,7 +114,10 @@ impl<'a> Demo<'a> {
         heading("DEL: c1 gives its addresses back");
         self.after("DEL", "c1", &c1)?;
         self.show_files("mynet")?;
-        heading("GC: the runtime has lost c2, and lists no valid attachment");
+        heading("GC: c2 has ended without a DEL, and the runtime lists no valid attachment");
+        if let Some(node) = &self.node {
+            node.sh("ip netns del c2; ip netns add c2");
+        }
         // Debian's bridge knows no GC.
         let none_valid = [
             ("cniVersion", json!("1.1.0")),

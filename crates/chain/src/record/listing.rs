@@ -48,7 +48,7 @@ pub fn state_dir(config: &NetworkConfig, environment: &Environment) -> Result<Pa
 ///
 /// # Errors
 ///
-/// An I/O error. A missing folder is empty.
+/// An I/O error. A folder that is proven to be missing is empty.
 pub fn networks(state_dir: &Path) -> io::Result<Vec<NetworkName>> {
     parsed_names_in(state_dir)
 }
@@ -57,7 +57,7 @@ pub fn networks(state_dir: &Path) -> io::Result<Vec<NetworkName>> {
 ///
 /// # Errors
 ///
-/// An I/O error. A missing folder is empty.
+/// An I/O error. A folder that is proven to be missing is empty.
 pub fn attachments(state_dir: &Path, network: &NetworkName) -> io::Result<Vec<Attachment>> {
     Records::new(state_dir, network).attachments()
 }
@@ -69,7 +69,7 @@ pub fn attachments(state_dir: &Path, network: &NetworkName) -> io::Result<Vec<At
 ///
 /// # Errors
 ///
-/// An I/O error. A missing folder is empty.
+/// An I/O error. A folder that is proven to be missing is empty.
 pub fn records(state_dir: &Path, network: &NetworkName) -> io::Result<Vec<ListedRecord>> {
     let attachments = attachments(state_dir, network)?;
     if attachments.is_empty() {
