@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cni::{Attachment, Cancellation, Command, DelegateName, Environment, Error, NetworkConfig};
 use serde_json::value::RawValue;
@@ -25,6 +25,8 @@ pub struct Chain<'a> {
     pub(crate) cancellation: Option<&'a dyn Cancellation>,
     /// The end of a release.
     pub(crate) deadline: Option<Instant>,
+    /// The longest that a delegate may take, whatever its configuration says.
+    pub(crate) longest: Option<Duration>,
     pub(crate) observer: Option<&'a dyn Observer>,
     /// The caller's line in the record of an ADD, which must then be recorded.
     pub(crate) caller_line: Option<Box<RawValue>>,
@@ -128,6 +130,7 @@ impl<'a> Chain<'a> {
             environment,
             cancellation: None,
             deadline: None,
+            longest: None,
             observer: None,
             caller_line: None,
             is_one_plugin: false,
@@ -139,6 +142,14 @@ impl<'a> Chain<'a> {
     #[must_use]
     pub fn cancelled_by(mut self, cancellation: Option<&'a dyn Cancellation>) -> Self {
         self.cancellation = cancellation;
+        self
+    }
+
+    /// The same chain, whose delegates may take at most this long each, and less if
+    /// `ipam.delegateTimeout` says so.
+    #[must_use]
+    pub fn with_longest(mut self, longest: Duration) -> Self {
+        self.longest = Some(longest);
         self
     }
 

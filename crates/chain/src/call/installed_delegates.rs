@@ -132,7 +132,8 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         let most = self.is_bounded.then_some(MOST_FOR_UNDOING);
         let deadline = self.chain.deadline;
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        self.timeout.or(most).into_iter().chain(left).min()
+        let limits = [self.timeout.or(most), self.chain.longest, left];
+        limits.into_iter().flatten().min()
     }
 
     /// Runs a delegate, without a second attempt in another version.
@@ -310,6 +311,34 @@ mod tests {
             "{error}"
         );
         assert!(observer.0.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_callers_limit_bounds_each_delegate_and_executes_no_linked_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let executable = folder.path().join("p");
+        fs::write(&executable, "#!/bin/sh\nexec sleep 100\n").unwrap();
+        fs::set_permissions(&executable, fs::Permissions::from_mode(0o755)).unwrap();
+        let environment = Environment::default()
+            .with("CNI_PATH", folder.path())
+            .with("PATH", std::env::var_os("PATH").unwrap_or_default());
+        static LINKED: LinkedExample = writes("linked");
+        for timeout in ["", r#","delegateTimeout":"1h""#] {
+            let config = config(&format!(r#","ipam":{{"delegates":["p"]{timeout}}}"#));
+            let plugins = Plugins::in_cni_path(&environment).unwrap();
+            let chain = Chain::new(&config, &environment, plugins).unwrap();
+            let limited = chain.with_longest(Duration::from_millis(50));
+            let error = limited.status().unwrap_err();
+            assert!(error.msg.contains("did not end within 50ms"), "{error}");
+        }
+        let config = config(r#","ipam":{"delegates":["p"]}"#);
+        let observer = Told::default();
+        let own = |_: &Path| Some(&LINKED as &dyn LinkedPlugin);
+        let plugins = Plugins::in_cni_path(&environment).unwrap();
+        let chain = Chain::new(&config, &environment, plugins.and_own_executable(&own)).unwrap();
+        let limited = chain.with_longest(Duration::from_secs(60));
+        limited.observed_by(&observer).status().unwrap();
+        assert_eq!(*observer.0.lock().unwrap(), ["p: linked"]);
     }
 
     #[test]
