@@ -209,8 +209,11 @@ fn not_ours(attachment: &NetworkAttachment<'_>) -> Option<Keep> {
     let mut stored = attachment.addresses.iter();
     let of_another_machine = stored.find_map(|held| held.stored.as_ref()?.is_of_another_machine());
     let unknown = of_another_machine.or_else(|| attachment.two_records());
-    let endpoint = attachment.content().filter(|record| record.is_callers);
-    let in_use = endpoint.map(|_| Keep::InUse("docker-ipam-delegated undoes it".to_owned()));
+    let endpoint = attachment.endpoint;
+    let in_use = endpoint.map(|record| match &record.content {
+        Ok(_) => Keep::InUse("docker-ipam-delegated undoes it".to_owned()),
+        Err(reason) => Keep::Unknown(format!("the record of Docker's endpoint: {reason}")),
+    });
     unknown.map(Keep::Unknown).or(in_use)
 }
 

@@ -48,7 +48,11 @@ pub(crate) struct Inventory {
     pub(crate) pools: KnownPools,
     /// The rows: each address that isn't free, and each record without one.
     pub(crate) held: Vec<HeldAddress>,
+    /// The records of chains.
     pub(crate) records: Vec<Arc<ListedRecord>>,
+    /// The records of endpoints of Docker's network driver, which `docker-ipam-delegated` keeps. Their
+    /// plugins may run a chain, which has a record of the same attachment.
+    pub(crate) endpoints: Vec<Arc<ListedRecord>>,
     /// Files, folders and clusters that can't be read.
     pub(crate) problems: Vec<Problem>,
     /// Number of things that can't be read, conflists included.
@@ -125,7 +129,14 @@ impl Inventory {
             for network in self.known(&state_dir, networks(&state_dir)) {
                 let folder = state_dir.join(network.as_str());
                 let read = self.known(&folder, records(&state_dir, &network));
-                self.records.extend(read.into_iter().map(Arc::new));
+                let is_endpoint = |record: &Arc<ListedRecord>| {
+                    let content = record.content.as_ref();
+                    content.map_or(state_dir == node.endpoints(), |content| content.is_callers)
+                };
+                let (endpoints, chains): (Vec<_>, Vec<_>) =
+                    read.into_iter().map(Arc::new).partition(is_endpoint);
+                self.endpoints.extend(endpoints);
+                self.records.extend(chains);
             }
         }
     }
@@ -204,8 +215,43 @@ impl Inventory {
                 self.held.extend(HeldAddress::recorded(record, is_lost));
             }
         }
+        self.join_endpoints();
         for taken in self.taken.values_mut() {
             taken.sort_unstable();
+        }
+    }
+
+    /// Adds to the rows of an attachment that it is an endpoint of Docker's. One without rows gets
+    /// those of its own record, unless Docker's address driver has them.
+    fn join_endpoints(&mut self) {
+        let keys = self.endpoints.iter().map(|record| (key(record), record));
+        let by_attachment: HashMap<_, _> = keys.collect();
+        let mut with_rows: HashSet<*const ListedRecord> = HashSet::new();
+        let mut of_docker: HashSet<IpAddr> = HashSet::new();
+        for row in &mut self.held {
+            let content = row
+                .record
+                .as_ref()
+                .and_then(|record| record.content.as_ref().ok());
+            if content.is_some_and(|content| !content.caller_lines.is_empty()) {
+                of_docker.extend(row.ip);
+            }
+            if let (Some(network), Some(container), Some(ifname)) =
+                (&row.network, &row.container, &row.ifname)
+                && let Some(&record) = by_attachment.get(&(&**network, &**container, &**ifname))
+            {
+                with_rows.insert(Arc::as_ptr(record));
+                row.endpoint = Some(Arc::clone(record));
+            }
+        }
+        let without = |record: &&Arc<ListedRecord>| !with_rows.contains(&Arc::as_ptr(record));
+        for record in self.endpoints.iter().filter(without) {
+            let rows = HeldAddress::recorded(record, |_| false).into_iter();
+            let rows = rows.filter(|row| row.ip.is_none_or(|ip| !of_docker.contains(&ip)));
+            self.held.extend(rows.map(|row| HeldAddress {
+                endpoint: Some(Arc::clone(record)),
+                ..row
+            }));
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use chain::record::ListedRecord;
 use cni::Environment;
 use conflist::{Conflist, Found, Problem};
+use docker_ipam_delegated::records::{ENDPOINTS, RECORDS};
 
 use crate::arguments::Places;
 use crate::network::Network;
@@ -15,10 +16,6 @@ use crate::output::warn;
 /// The runtimes' folders of plugins: podman's and containerd's.
 const CNI_PATH: &str =
     "/opt/cni/bin:/usr/local/libexec/cni:/usr/libexec/cni:/usr/local/lib/cni:/usr/lib/cni";
-
-/// Folders of records within the state folder of `docker-ipam-delegated`: of addresses and of
-/// endpoints.
-const OF_DOCKER: [&str; 2] = ["records", "endpoints"];
 
 /// A machine, as its conflists describe it.
 pub(crate) struct Node {
@@ -81,11 +78,16 @@ impl Node {
 
     /// The folders with records.
     pub(crate) fn state_dirs(&self) -> BTreeSet<PathBuf> {
-        let of_docker = OF_DOCKER.map(|name| self.places.docker_state_dir.join(name));
+        let of_docker = [self.places.docker_state_dir.join(RECORDS), self.endpoints()];
         let networks = self.networks.iter();
         let configured = networks.map(|network| network.state_dir.clone());
         let default = self.places.state_dir.clone();
         configured.chain([default]).chain(of_docker).collect()
+    }
+
+    /// The folder of the records of Docker's endpoints.
+    pub(crate) fn endpoints(&self) -> PathBuf {
+        self.places.docker_state_dir.join(ENDPOINTS)
     }
 
     /// The networks of these records that have no conflist, each as its newest ADD was configured:

@@ -87,9 +87,8 @@ pub(crate) fn release(
     if let Some(reason) = attachment.two_records() {
         bail!(reason);
     }
-    let is_endpoint = attachment.content().is_some_and(|record| record.is_callers);
     ensure!(
-        !is_endpoint,
+        attachment.endpoint.is_none(),
         "docker-ipam-delegated has made it: docker network disconnect --force"
     );
     let way = Way::of(node, attachment);

@@ -87,7 +87,7 @@ fn records(inventory: &Inventory, registry: &Registry) -> Result<()> {
     let help = "Start of the oldest ADD or DEL that has not ended.";
     let pending = gauge(registry, name, help, &["network"])?;
     let mut oldest = BTreeMap::new();
-    for record in &inventory.records {
+    for record in inventory.records.iter().chain(&inventory.endpoints) {
         let network = record.network.as_str();
         let state = HeldState::of(record).to_string();
         counts.with_label_values(&[network, &state]).inc();

@@ -28,6 +28,9 @@ pub(crate) struct NetworkAttachment<'a> {
     pub(crate) addresses: Vec<&'a HeldAddress>,
     #[serde(skip)]
     pub(crate) record: Option<&'a ListedRecord>,
+    /// The record of Docker's endpoint that it is.
+    #[serde(skip)]
+    pub(crate) endpoint: Option<&'a ListedRecord>,
     /// The record of the same attachment in another folder: one of the two is wrong.
     #[serde(skip)]
     second_record: Option<&'a ListedRecord>,
@@ -63,6 +66,7 @@ pub(crate) fn attachments<'a>(
             ifname: held.ifname.as_deref(),
             addresses: Vec::new(),
             record: held.record.as_deref(),
+            endpoint: held.endpoint.as_deref(),
             second_record: None,
         });
         attachment.addresses.push(held);
@@ -108,7 +112,8 @@ impl NetworkAttachment<'_> {
     /// record's lines of the caller; without a record, by the name of its network.
     pub(crate) fn is_dockers(&self) -> bool {
         match self.content() {
-            Some(content) => content.is_callers || !content.caller_lines.is_empty(),
+            _ if self.endpoint.is_some() => true,
+            Some(content) => !content.caller_lines.is_empty(),
             None => self.network == "docker" || self.network.starts_with("docker-"),
         }
     }

@@ -48,6 +48,9 @@ pub(crate) struct HeldAddress {
     pub(crate) names: Names,
     #[serde(serialize_with = "record_file")]
     pub(crate) record: Option<Arc<ListedRecord>>,
+    /// The record of Docker's endpoint that has the address.
+    #[serde(skip)]
+    pub(crate) endpoint: Option<Arc<ListedRecord>>,
     /// `None` for an address that only a record names.
     #[serde(skip)]
     pub(crate) place: Option<Arc<Place>>,
