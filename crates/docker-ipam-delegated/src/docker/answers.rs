@@ -1,10 +1,20 @@
-//! Answers of Docker's API (version 1.24 and later), as far as they are needed.
+//! Answers of Docker's API (version 1.24 and later), as far as they are needed. Docker writes an empty
+//! list or map as such, or as `null`; a missing one is an error, where Docker always writes it.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipam::IpNet;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+
+/// A list or map; `null` is an empty one.
+pub(crate) fn or_empty<'de, D, T>(source: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(source)?.unwrap_or_default())
+}
 
 /// An entry of `GET /networks`.
 #[derive(Deserialize)]
@@ -21,6 +31,7 @@ pub(crate) struct Network {
     pub(crate) id: String,
     #[serde(rename = "IPAM")]
     pub(crate) ipam: Ipam,
+    #[serde(deserialize_with = "or_empty")]
     pub(crate) containers: BTreeMap<String, Endpoint>,
 }
 
@@ -29,7 +40,7 @@ pub(crate) struct Network {
 pub(crate) struct Ipam {
     /// Name of the IPAM driver.
     pub(crate) driver: String,
-    #[serde(default)]
+    #[serde(deserialize_with = "or_empty")]
     pub(crate) config: Vec<IpamConfig>,
 }
 
@@ -38,7 +49,7 @@ pub(crate) struct Ipam {
 pub(crate) struct IpamConfig {
     pub(crate) subnet: Subnet,
     pub(crate) gateway: Address,
-    #[serde(rename = "AuxiliaryAddresses")]
+    #[serde(rename = "AuxiliaryAddresses", deserialize_with = "or_empty")]
     aux_addresses: BTreeMap<String, Address>,
 }
 
@@ -61,14 +72,16 @@ pub(crate) struct Endpoint {
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Running {
+    #[serde(deserialize_with = "or_empty")]
     pub(crate) network_settings: NetworkSettings,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct NetworkSettings {
     /// The endpoints, by the names of their networks.
-    pub(crate) networks: BTreeMap<String, Endpoint>,
+    #[serde(deserialize_with = "or_empty")]
+    pub(crate) networks: BTreeMap<String, Option<Endpoint>>,
 }
 
 /// A subnet; `None` for an empty text. Docker shows it as the user gave it, also with host bits or

@@ -15,7 +15,6 @@ use tokio::time::timeout;
 
 use crate::docker::answers::{Endpoint, Listed, Network, Running};
 use crate::docker::api::get as get_json;
-use crate::go_json::without_nulls;
 use crate::records::Purpose;
 
 /// Docker's own IPAM drivers. Under which name Docker knows this daemon, the daemon can't be sure:
@@ -51,15 +50,15 @@ impl Engine {
     }
 
     async fn ask_all(socket: &Path) -> Result<Self> {
-        let listed: Vec<Listed> = get(socket, "/networks").await?;
+        let listed: Option<Vec<Listed>> = get(socket, "/networks").await?;
         let mut networks = Vec::new();
-        for Listed { id } in listed {
+        for Listed { id } in listed.unwrap_or_default() {
             // A network that is removed meanwhile is an error: what it had isn't lost yet.
             let network: Network = get(socket, &format!("/networks/{id}")).await?;
             networks.push(Network { id, ..network });
         }
-        let running: Vec<Running> = get(socket, "/containers/json").await?;
-        Ok(Self::new(networks, &running))
+        let running: Option<Vec<Running>> = get(socket, "/containers/json").await?;
+        Ok(Self::new(networks, &running.unwrap_or_default()))
     }
 
     pub(crate) fn new(networks: Vec<Network>, running: &[Running]) -> Self {
@@ -79,7 +78,7 @@ impl Engine {
             }
         }
         let lists = running.iter().map(|one| &one.network_settings.networks);
-        for endpoint in lists.flat_map(|networks| networks.values()) {
+        for endpoint in lists.flat_map(|networks| networks.values().flatten()) {
             all.endpoint_ids.insert(endpoint.endpoint_id.clone());
             if of_dockers.contains(&endpoint.network_id) {
                 continue;
@@ -119,6 +118,11 @@ impl Engine {
         }
     }
 
+    /// True if a network, or a running container, may need this subnet.
+    pub(crate) fn has_subnet(&self, subnet: IpNet) -> bool {
+        !self.has_lost(Purpose::Subnet, subnet, subnet.network())
+    }
+
     /// True if no part of the answer names this endpoint.
     pub(crate) fn has_lost_endpoint(&self, id: &str) -> bool {
         !self.endpoint_ids.contains(id)
@@ -131,7 +135,7 @@ impl Engine {
 }
 
 async fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T> {
-    let answer = without_nulls(get_json(socket, path).await?);
+    let answer = get_json(socket, path).await?;
     serde_json::from_value(answer).with_context(|| format!("{}: {path}", socket.display()))
 }
 

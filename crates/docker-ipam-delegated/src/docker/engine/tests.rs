@@ -1,5 +1,7 @@
 use std::net::IpAddr;
 
+use serde::Deserialize;
+
 use super::*;
 
 /// As Docker 20.10 answers `GET /networks/ID`.
@@ -139,5 +141,66 @@ fn a_part_that_cannot_be_read_is_no_answer() {
             serde_json::from_str::<Network>(&network).is_err(),
             "{other}"
         );
+    }
+}
+
+/// The recorded answers of a Docker with a swarm, by their paths.
+fn recorded() -> [serde_json::Value; 2] {
+    let texts = [
+        include_str!("../../../../../testdata/docker/api-20.10.24.json"),
+        include_str!("../../../../../testdata/docker/api-29.9.9.json"),
+    ];
+    texts.map(|text| serde_json::from_str(text).unwrap())
+}
+
+/// Docker's whole answer, from those by paths.
+fn of_answers(answers: &serde_json::Value) -> serde_json::Result<Engine> {
+    let listed = Option::<Vec<Listed>>::deserialize(&answers["/networks"])?;
+    let mut networks = Vec::new();
+    for Listed { id } in listed.unwrap_or_default() {
+        let network = Network::deserialize(&answers[format!("/networks/{id}")])?;
+        networks.push(Network { id, ..network });
+    }
+    let running = Option::<Vec<Running>>::deserialize(&answers["/containers/json"])?;
+    Ok(Engine::new(networks, &running.unwrap_or_default()))
+}
+
+/// The paths (JSON pointers) of all lists and maps in a value. `IPAM`, and what a list or
+/// `Containers` has, are structs of Go's, which are never null.
+fn nullable(value: &serde_json::Value, path: &str, found: &mut Vec<String>) {
+    let is_struct = path.ends_with("/IPAM")
+        || path.rsplit('/').nth(1) == Some("Containers")
+        || path
+            .rsplit('/')
+            .next()
+            .is_some_and(|key| key.parse::<usize>().is_ok());
+    if (value.is_array() || value.is_object()) && !is_struct && path.matches('/').count() > 1 {
+        found.push(path.to_owned());
+    }
+    let escape = |key: &str| key.replace('~', "~0").replace('/', "~1");
+    for (key, value) in value.as_object().into_iter().flatten() {
+        nullable(value, &format!("{path}/{}", escape(key)), found);
+    }
+    for (i, value) in value.as_array().into_iter().flatten().enumerate() {
+        nullable(value, &format!("{path}/{i}"), found);
+    }
+}
+
+#[test]
+fn each_list_and_map_of_a_recorded_answer_may_be_null() {
+    for answers in recorded() {
+        let whole = of_answers(&answers).unwrap();
+        let address = (Purpose::Container, "10.60.0.0/24", "10.60.0.128");
+        assert!(!has_lost(address.0, address.1, address.2, &whole));
+        let mut paths = vec!["/~1networks".to_owned(), "/~1containers~1json".to_owned()];
+        nullable(&answers, "", &mut paths);
+        assert!(paths.iter().any(|path| path.ends_with("/Containers")));
+        assert!(paths.len() > 50, "{paths:?}");
+        for path in paths {
+            let mut with_null = answers.clone();
+            *with_null.pointer_mut(&path).unwrap() = serde_json::Value::Null;
+            let read = of_answers(&with_null);
+            assert!(read.is_ok(), "{path}: {:?}", read.err());
+        }
     }
 }
