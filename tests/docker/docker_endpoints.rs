@@ -6,7 +6,7 @@ use std::fs;
 use harness::{DockerDaemon, FakeDocker, Node, Sandbox, needs, repository};
 use serde_json::{Value, json};
 
-use harness::cni_network::{CALLS, configure, left};
+use harness::cni_network::{CALLS, configure, configure_plugins, left};
 use harness::waiting::wait_for;
 
 /// The first endpoint of the recorded calls, and the name of its interface on the host.
@@ -235,4 +235,38 @@ fn an_endpoint_that_docker_has_is_kept_and_another_one_is_undone() {
 fn comparisons(sandbox: &Sandbox) -> usize {
     let log = fs::read_to_string(sandbox.root().join("docker-log")).unwrap();
     log.matches("compared with Docker").count()
+}
+
+#[test]
+fn an_endpoint_of_an_id_that_was_used_before_is_undone_with_its_rules() {
+    needs!("root", "bridge", "/sbin/ip", "/usr/sbin/iptables");
+    let (node, sandbox) = node();
+    let ipam = json!({"type": "ipam-delegated", "delegates": ["ipam-ds-ranges", "ipam-da-host-local"],
+        "ranges": [[{"subnet": "10.95.0.0/24"}], [{"subnet": "fd00:95::/64"}]],
+        "dataDir": sandbox.data_dir(), "stateDir": sandbox.state_dir()});
+    let bridge = json!({"type": "bridge", "bridge": "web0", "isGateway": true, "ipMasq": true,
+        "ipam": ipam});
+    configure_plugins(&sandbox, "web", &[bridge]);
+    let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
+    call(&daemon, "CreateNetwork");
+    let rules = || node.sh("iptables-save -t nat; ip6tables-save -t nat");
+    for ends_with_its_container in [false, true, false] {
+        call(&daemon, "CreateEndpoint");
+        assert!(rules().contains("CNI-"));
+        call(&daemon, "Join");
+        // Docker moves it into the container, where it loses its addresses.
+        node.sh(&format!("ip netns add c && ip link set {OUTSIDE} netns c"));
+        if !ends_with_its_container {
+            node.sh(&format!("ip -n c link set {OUTSIDE} netns $$"));
+        }
+        node.sh("ip netns delete c");
+        call(&daemon, "Leave");
+        call(&daemon, "DeleteEndpoint");
+        assert!(!rules().contains("CNI-"), "{}", rules());
+        assert_nothing_left(&node, &sandbox, "its ID is used again");
+    }
+    call(&daemon, "CreateEndpoint");
+    call(&daemon, "DeleteNetwork");
+    assert!(!rules().contains("CNI-"), "{}", rules());
+    assert_nothing_left(&node, &sandbox, "undone with its network");
 }

@@ -28,6 +28,8 @@ pub(crate) struct CniResult {
 struct Address {
     address: IpNet,
     gateway: Option<IpAddr>,
+    /// The index of its interface.
+    interface: Option<usize>,
 }
 
 /// An entry of `routes`.
@@ -65,6 +67,19 @@ impl CniResult {
         addresses.find(|address| address.addr().is_ipv4() == v4)
     }
 
+    /// The addresses of the interface in the namespace, with the lengths of their prefixes.
+    pub(crate) fn addresses_inside(&self) -> Vec<IpNet> {
+        let is_inside = |index: usize| {
+            let interface = self.interfaces.get(index);
+            interface.is_none_or(|interface| !interface.sandbox.is_empty())
+        };
+        let inside = self
+            .ips
+            .iter()
+            .filter(|ip| ip.interface.is_none_or(is_inside));
+        inside.map(|ip| ip.address).collect()
+    }
+
     /// The MAC address of the interface in the namespace; empty if the result has none.
     pub(crate) fn mac(&self) -> &str {
         let mut interfaces = self.interfaces.iter();
@@ -95,12 +110,18 @@ mod tests {
     fn a_result_is_read_as_docker_wants_to_know_it() {
         let result = read(&json!({
             "interfaces": [{"name": "br0", "mac": "aa:00:00:00:00:01"}, {"name": "eth0", "mac": "aa:00:00:00:00:02", "sandbox": "/x"}],
-            "ips": [{"address": "10.0.0.5/24", "gateway": "10.0.0.1"}, {"address": "fd00::5/64"}],
+            "ips": [{"address": "10.0.0.5/24", "gateway": "10.0.0.1", "interface": 1}, {"address": "fd00::5/64"},
+                {"address": "10.0.0.1/24", "interface": 0}],
             "routes": [{"dst": "0.0.0.0/0"}, {"dst": "10.9.0.0/16", "gw": "10.0.0.9"}],
         }))
         .unwrap();
         assert_eq!(result.mac(), "aa:00:00:00:00:02");
         assert_eq!(result.address(false).unwrap().to_string(), "fd00::5/64");
+        let inside = result.addresses_inside();
+        assert_eq!(
+            inside.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["10.0.0.5/24", "fd00::5/64"]
+        );
         let hops: Vec<String> = result
             .routes
             .iter()

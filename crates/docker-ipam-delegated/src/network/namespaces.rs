@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 use chain::Execution;
+use ipam::IpNet;
 use rustix::io::Errno;
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -89,12 +90,15 @@ impl Namespace {
         if self.is_outside()? { Ok(()) } else { moved }
     }
 
-    /// Moves the interface back, if it is in the host's namespace.
+    /// Moves the interface back, if it is in the host's namespace, and gives it these addresses
+    /// again: it has lost them on its way, and the plugins' DEL looks for them (`bridge` and `ptp`
+    /// find by them which rules of `ipMasq` to remove). An interface that ended with the container's
+    /// namespace is replaced, for the same reason.
     ///
     /// # Errors
     ///
     /// The error of `ip`.
-    pub(crate) fn move_back(&self, execution: &Execution<'_>) -> Result<()> {
+    pub(crate) fn move_back(&self, execution: &Execution<'_>, addresses: &[IpNet]) -> Result<()> {
         let (name, outside) = (&self.name, &self.outside);
         let is_there = self.is_there()?;
         let is_outside = self.is_outside()?;
@@ -106,15 +110,24 @@ impl Namespace {
             let back = ["link", "set", "dev", outside, "netns", name];
             ip(execution, &back, "")?;
         }
-        if is_there {
-            let renamed = self.ip(
-                execution,
-                &format!("link set dev {outside} name {IFNAME}\n"),
-            );
-            // Otherwise, it has this name already.
-            if is_outside {
-                renamed?;
-            }
+        if !is_there {
+            return Ok(());
+        }
+        let mut lines = format!("link set dev {outside} name {IFNAME}\n");
+        if !is_outside && !addresses.is_empty() {
+            // Fails if the interface is there.
+            lines += &format!("link add name {IFNAME} type veth\n");
+        }
+        for address in addresses {
+            lines += &format!("address replace {address} dev {IFNAME}\n");
+        }
+        // Without a rename, its first line fails.
+        if let Err(error) = self.ip(execution, &lines)
+            && is_outside
+        {
+            let link = ["-netns", name, "link", "show", "dev", IFNAME];
+            ip(execution, &link, "")?;
+            tracing::warn!("an address could not be given again: {error:#}");
         }
         Ok(())
     }
