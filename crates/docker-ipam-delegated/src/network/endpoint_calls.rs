@@ -24,6 +24,7 @@ use crate::network::network_driver::{Network, NetworkDriver};
 use crate::network::plugin_list;
 use crate::network::ports;
 use crate::records::{EndpointLine, PortMapping};
+use crate::threads::lock;
 
 impl NetworkDriver {
     /// `CreateEndpoint`.
@@ -47,7 +48,7 @@ impl NetworkDriver {
             network.conflist
         );
         let mut endpoint = new_endpoint(&network, list, of, &request.interface, ports);
-        let record = endpoint.begin(&self.records, &self.environment)?;
+        let record = self.begin(&endpoint).with_context(of_network)?;
         let made = self.make(&record, &mut endpoint, &request.interface);
         drop(record);
         // If the network was deleted meanwhile, this endpoint must not stay.
@@ -63,6 +64,18 @@ impl NetworkDriver {
                 driver.abandon(&name, &id, why);
             }
         }))
+    }
+
+    /// Creates the record of an endpoint, unless another one publishes a port of the same number.
+    fn begin(&self, endpoint: &Endpoint) -> Result<OwnRecord> {
+        let ports = &endpoint.line.ports;
+        if ports.is_empty() {
+            return endpoint.begin(&self.records, &self.environment);
+        }
+        // Until the record is written, no other endpoint is created with a port.
+        let _publishing = lock(&self.publishing);
+        ports::refuse_published(ports, &self.endpoints_if(|_| true)?)?;
+        endpoint.begin(&self.records, &self.environment)
     }
 
     /// Makes an endpoint, and returns the answer.
@@ -144,7 +157,7 @@ impl NetworkDriver {
             return Ok(());
         };
         match OwnRecord::open(&self.records, &network, &attachment(id)?)? {
-            Some(record) => Namespace::of(id).move_back(&self.execution(Some(&record))),
+            Some(record) => Namespace::of(id).move_back(&self.execution(Some(&record)), &[]),
             None => Ok(()),
         }
     }

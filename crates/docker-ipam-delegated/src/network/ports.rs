@@ -1,12 +1,14 @@
 //! Published ports, as Docker passes them on in an endpoint's options.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::go_json::without_nulls;
+use crate::network::endpoint::Endpoint;
 use crate::records::PortMapping;
 
 /// The option of the published ports (`netlabel.PortMap`).
@@ -42,6 +44,41 @@ pub(crate) fn published(options: &BTreeMap<String, Value>) -> Result<Vec<PortMap
     }
     let bindings: Vec<PortBinding> = serde_json::from_value(bindings).context(OPTION)?;
     bindings.into_iter().map(mapping).collect()
+}
+
+/// Refuses a port of the host that another endpoint publishes.
+///
+/// # Errors
+///
+/// The first such port, with that endpoint.
+pub(crate) fn refuse_published(ports: &[PortMapping], others: &[Endpoint]) -> Result<()> {
+    for port in ports {
+        let publishes = |other: &&Endpoint| other.line.ports.iter().any(|its| is_same(port, its));
+        if let Some(other) = others.iter().find(publishes) {
+            anyhow::bail!(
+                "port {}/{} of the host is published already, by endpoint {} of network {}",
+                port.host_port,
+                port.protocol,
+                other.line.id,
+                other.config.name()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// True if one port of the host is published by both, on an address that both have.
+fn is_same(one: &PortMapping, other: &PortMapping) -> bool {
+    let address = |mapping: &PortMapping| mapping.host_ip.parse::<IpAddr>().ok();
+    // Without an address, a port is published on all; with the unspecified one, on all of its family.
+    let is_shared = match (address(one), address(other)) {
+        (Some(one), Some(other)) if one.is_ipv4() == other.is_ipv4() => {
+            one == other || one.is_unspecified() || other.is_unspecified()
+        }
+        (Some(_), Some(_)) => false,
+        _ => true,
+    };
+    (one.host_port, &one.protocol) == (other.host_port, &other.protocol) && is_shared
 }
 
 fn mapping(binding: PortBinding) -> Result<PortMapping> {
@@ -97,6 +134,38 @@ mod tests {
             {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"},
             {"hostPort": 53, "containerPort": 53, "protocol": "udp", "hostIP": "127.0.0.1"}]);
         assert_eq!(written, expected);
+    }
+
+    #[test]
+    fn a_port_is_the_same_on_an_address_that_both_have() {
+        let port = |host_port, protocol: &str, host_ip: &str| PortMapping {
+            host_port,
+            container_port: 80,
+            protocol: protocol.to_owned(),
+            host_ip: host_ip.to_owned(),
+        };
+        let one = port(80, "tcp", "");
+        for (other, same) in [
+            (port(80, "tcp", ""), true),
+            (port(80, "tcp", "127.0.0.1"), true),
+            (port(80, "udp", ""), false),
+            (port(81, "tcp", ""), false),
+        ] {
+            assert_eq!((is_same(&one, &other), is_same(&other, &one)), (same, same));
+        }
+        let local = port(80, "tcp", "127.0.0.1");
+        for (address, same) in [
+            ("127.0.0.1", true),
+            ("0.0.0.0", true),
+            ("10.0.0.1", false),
+            ("::", false),
+        ] {
+            assert_eq!(
+                is_same(&port(80, "tcp", address), &local),
+                same,
+                "{address}"
+            );
+        }
     }
 
     #[test]
