@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-use harness::{DockerDaemon, Sandbox};
+use harness::{DockerDaemon, Node, Sandbox, needs};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -93,6 +93,54 @@ fn what_a_failed_add_could_not_undo_is_released_later() {
     end(&sandbox, "fail-DEL");
     daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
     wait_until_empty(&sandbox, "web");
+}
+
+#[test]
+fn a_plugin_that_hangs_in_an_endpoints_del_delays_no_release_of_a_pool() {
+    needs!("root", "/sbin/ip");
+    let sandbox = sandbox();
+    let plugin = json!({"type": "makes"});
+    let list = json!({"cniVersion": "1.0.0", "name": "net", "plugins": [plugin]});
+    fs::write(sandbox.conf_dir().join("20.conflist"), list.to_string()).unwrap();
+    let makes = "#!/bin/sh\n[ $CNI_COMMAND = DEL ] && while [ -e ${0%/*}/../hang-net ]; do sleep 0.05; done\n\
+        [ $CNI_COMMAND = ADD ] && echo '{\"cniVersion\":\"1.0.0\",\"ips\":[{\"address\":\"10.7.0.2/24\"}]}'\nexit 0";
+    sandbox.write_executable("makes", makes);
+    let node = Node::new();
+    let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
+    let of_network = json!({"NetworkID": "n1", "Options":
+        {"com.docker.network.generic": {"conflist": "net"}}});
+    daemon.ok("/NetworkDriver.CreateNetwork", &of_network);
+    for id in ["e1", "e2"] {
+        let endpoint = json!({"NetworkID": "n1", "EndpointID": id, "Interface": {}});
+        daemon.ok("/NetworkDriver.CreateEndpoint", &endpoint);
+    }
+    let pool = web(&daemon);
+    assert_eq!(daemon.address(&pool, ""), "10.9.0.2");
+    begin(&sandbox, "hang-net");
+    begin(&sandbox, "fail-DEL");
+    thread::scope(|scope| {
+        for id in ["e1", "e2"] {
+            let daemon = &daemon;
+            scope.spawn(move || {
+                let endpoint = json!({"NetworkID": "n1", "EndpointID": id}).to_string();
+                let _ = daemon.try_call("/NetworkDriver.DeleteEndpoint", &endpoint);
+            });
+        }
+        let records = || sandbox.docker_contents("endpoints").concat();
+        wait_until_equal(|| records().matches("\"deleting\"").count(), 2);
+        let id = i32::try_from(daemon.id()).unwrap();
+        kill_process(Pid::from_raw(id).unwrap(), Signal::KILL).unwrap();
+    });
+    // What hangs is ended with the daemon; the next one repeats it, and hangs again.
+    drop(daemon);
+    let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
+    let release = json!({"PoolID": pool, "Address": "10.9.0.2"});
+    daemon.err("/IpamDriver.ReleaseAddress", &release);
+    end(&sandbox, "fail-DEL");
+    wait_until_empty(&sandbox, "web");
+    assert_eq!(sandbox.docker_files("endpoints").len(), 2);
+    end(&sandbox, "hang-net");
+    wait_for(|| sandbox.docker_files("endpoints").is_empty());
 }
 
 #[test]

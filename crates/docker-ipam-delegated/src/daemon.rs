@@ -1,6 +1,7 @@
 //! Runs the daemon: start, connections, end.
 
 pub(crate) mod docker_calls;
+mod releases;
 mod sweep;
 
 use std::fs::File;
@@ -25,6 +26,7 @@ use tokio::time::timeout;
 
 use crate::command_line::CommandLine;
 use crate::daemon::docker_calls::Drivers;
+use crate::daemon::releases::Busy;
 use crate::http::connection::{self, Calls};
 use crate::http::socket::{Socket, refused_peer};
 use crate::ipam::ipam_driver::IpamDriver;
@@ -144,9 +146,9 @@ fn lock_state(state_dir: &Path) -> Result<File> {
 fn start(arguments: &CommandLine) -> Result<Arc<Calls>> {
     let (due, is_due) = sync_channel(1);
     let drivers = Drivers {
-        ipam: IpamDriver::new(arguments),
+        ipam: IpamDriver::new(arguments, due),
         networks: NetworkDriver::new(arguments)?,
-        due,
+        busy: Busy::default(),
     };
     drivers.ipam.read_all_records()?;
     drivers.networks.read_unfinished();
@@ -154,7 +156,7 @@ fn start(arguments: &CommandLine) -> Result<Arc<Calls>> {
     let sweeping = drivers.clone();
     named("sweep").spawn(move || sweeping.sweep_when_due(&is_due))?;
     let repeating = drivers.clone();
-    named("releases").spawn(move || repeating.repeat_releases())?;
+    named("releases").spawn(move || repeating.repeat_releases_for_ever())?;
     Ok(Arc::new(move |path, body| drivers.answer(path, body)))
 }
 

@@ -1,10 +1,10 @@
 //! Dispatches Docker's calls to the drivers, by their paths.
 
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 
 use serde_json::{Value, json};
 
+use crate::daemon::releases::Busy;
 use crate::http::answer::Answer;
 use crate::http::body::decode;
 use crate::http::refusal::Refusal;
@@ -19,8 +19,8 @@ pub(crate) struct Drivers {
     pub(crate) ipam: Arc<IpamDriver>,
     /// Networks.
     pub(crate) networks: Arc<NetworkDriver>,
-    /// Gets a message when Docker is to be asked soon what it has.
-    pub(crate) due: SyncSender<()>,
+    /// The networks of which something is being released again.
+    pub(crate) busy: Busy,
 }
 
 impl Drivers {
@@ -44,11 +44,7 @@ impl Drivers {
                 &json!({"LocalDefaultAddressSpace": LOCAL, "GlobalDefaultAddressSpace": GLOBAL}),
             ),
             "/IpamDriver.RequestPool" => ipam.request_pool(decode(body)?)?,
-            "/IpamDriver.ReleasePool" => {
-                // If a message waits already, that is enough.
-                let _ = self.due.try_send(());
-                ipam.release_pool(&decode(body)?)?
-            }
+            "/IpamDriver.ReleasePool" => ipam.release_pool(&decode(body)?),
             "/IpamDriver.RequestAddress" => ipam.request_address(&decode(body)?)?,
             // The second is misspelt in Docker's documentation.
             "/IpamDriver.ReleaseAddress" | "/IpamDriver.RleaseAddress" => {

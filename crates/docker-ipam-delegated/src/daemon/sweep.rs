@@ -1,4 +1,4 @@
-//! The sweep: releases what Docker has lost. And the repetition of failed releases.
+//! The sweep: releases what Docker has lost.
 //!
 //! Docker may give up a call and not tell the daemon: if the call finds no daemon, or if the
 //! daemon is killed during the call (`callWithRetry` in moby's `pkg/plugins/client.go`). A dockerd
@@ -61,7 +61,7 @@ impl Drivers {
     fn sweep(&self, age: Duration) -> Result<()> {
         self.ipam.read_unread();
         // Before the question: what is made meanwhile isn't in the answer.
-        let addresses = self.ipam.candidates(age);
+        let addresses = self.ipam.held.candidates(age);
         let endpoints = self.networks.endpoints_of_age(age);
         let networks = self.networks.networks_of_age(age);
         if addresses.is_empty() && endpoints.is_empty() && networks.is_empty() {
@@ -71,15 +71,15 @@ impl Drivers {
         self.networks.sweep_endpoints(&endpoints, &docker);
         self.ipam.sweep(&addresses, &docker);
         self.networks.sweep_networks(&networks, &docker);
+        self.repeat_releases();
         tracing::debug!("compared with Docker");
         Ok(())
     }
 
     /// Repeats failed releases as long as the daemon runs; those of earlier daemons at once.
-    pub(crate) fn repeat_releases(&self) -> ! {
+    pub(crate) fn repeat_releases_for_ever(&self) -> ! {
         loop {
-            self.ipam.repeat_releases();
-            self.networks.repeat_undos();
+            self.repeat_releases();
             sleep(REPETITION);
         }
     }

@@ -63,11 +63,13 @@ impl NetworkDriver {
     /// An endpoint of the network can't be undone.
     pub(crate) fn delete_network(&self, request: &OfNetwork) -> Result<Answer> {
         let id = &request.network_id;
+        let mut undone = Ok(());
         for endpoint in self.endpoints_of_network(id)? {
             tracing::warn!(endpoint.line.id, "undone, since its network is deleted");
-            self.end_endpoint(endpoint.config.name(), &endpoint.line.id)?;
+            undone = undone.and(self.end_endpoint(endpoint.config.name(), &endpoint.line.id));
         }
         self.remove_network(id)?;
+        undone?;
         Ok(Answer::nothing())
     }
 }

@@ -14,7 +14,7 @@ use state_files::{StateFolder, names_in};
 
 use crate::command_line::CommandLine;
 use crate::docker::engine::Engine;
-use crate::ipam::plugins::for_plugins;
+use crate::ipam::plugins::{LONGEST, for_plugins};
 use crate::ipam::requests::Options;
 use crate::records::ENDPOINTS;
 
@@ -23,10 +23,6 @@ const NETWORKS: &str = "networks";
 
 /// End of the names of these files.
 const SUFFIX: &str = ".json";
-
-/// The longest that a plugin may take: the kubelet's default time for a runtime's call
-/// (`runtimeRequestTimeout`).
-const LONGEST: Duration = Duration::from_secs(120);
 
 /// The driver.
 pub(crate) struct NetworkDriver {
@@ -40,6 +36,8 @@ pub(crate) struct NetworkDriver {
     pub(crate) environment: Environment,
     /// The endpoints that are to be undone: the name of the configuration, and Docker's ID.
     pub(crate) unfinished: Mutex<BTreeSet<(NetworkName, String)>>,
+    /// Held while an endpoint with published ports is checked and recorded.
+    pub(crate) publishing: Mutex<()>,
 }
 
 /// A network, as its file has it: Docker passes its options only once.
@@ -71,6 +69,7 @@ impl NetworkDriver {
             conf_dir: arguments.conf_dir.clone(),
             environment: for_plugins(&arguments.cni_path),
             unfinished: Mutex::default(),
+            publishing: Mutex::default(),
         }))
     }
 

@@ -1,5 +1,6 @@
 //! Undoes endpoints: the effects of `CreateEndpoint` and `Join`, whatever part of them there is.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -9,6 +10,7 @@ use cni::NetworkName;
 
 use crate::docker::engine::Engine;
 use crate::http::refusal::message;
+use crate::network::cni_result::CniResult;
 use crate::network::endpoint::{Endpoint, attachment};
 use crate::network::namespaces::Namespace;
 use crate::network::network_driver::NetworkDriver;
@@ -44,7 +46,9 @@ impl NetworkDriver {
             record.note_deleting();
             let execution = self.execution(Some(&record));
             let namespace = Namespace::of(id);
-            namespace.move_back(&execution)?;
+            let result = endpoint.result.as_deref().map(CniResult::read);
+            let addresses = result.transpose()?.unwrap_or_default().addresses_inside();
+            namespace.move_back(&execution, &addresses)?;
             plugin_list::del(&execution, &endpoint)?;
             namespace.remove(&execution)?;
         }
@@ -83,14 +87,9 @@ impl NetworkDriver {
         }
     }
 
-    /// Tries again to undo endpoints.
-    pub(crate) fn repeat_undos(&self) {
-        let unfinished = lock(&self.unfinished).clone();
-        for (network, id) in unfinished {
-            if let Err(error) = self.end_endpoint(&network, &id) {
-                tracing::warn!(error = %message(&error), endpoint = id, "can't be undone now");
-            }
-        }
+    /// The endpoints that are to be undone: the name of the configuration, and Docker's ID.
+    pub(crate) fn unfinished(&self) -> BTreeSet<(NetworkName, String)> {
+        lock(&self.unfinished).clone()
     }
 
     /// The endpoints of a network of Docker's.
@@ -117,7 +116,11 @@ impl NetworkDriver {
         })
     }
 
-    fn endpoints_if(&self, is_meant: impl Fn(&ListedRecord) -> bool) -> Result<Vec<Endpoint>> {
+    /// The endpoints whose records are meant, and can be read.
+    pub(crate) fn endpoints_if(
+        &self,
+        is_meant: impl Fn(&ListedRecord) -> bool,
+    ) -> Result<Vec<Endpoint>> {
         let mut endpoints = Vec::new();
         for network in networks(&self.records)? {
             let listed = records(&self.records, &network)?.into_iter();
@@ -128,12 +131,14 @@ impl NetworkDriver {
         Ok(endpoints)
     }
 
-    /// Undoes those of these endpoints that Docker's answer doesn't name.
+    /// Marks those of these endpoints for their undo that Docker's answer doesn't name.
     pub(crate) fn sweep_endpoints(&self, endpoints: &[Endpoint], docker: &Engine) {
         for endpoint in endpoints {
             let id = &endpoint.line.id;
             if docker.has_lost_endpoint(id) {
-                self.abandon(endpoint.config.name(), id, "Docker doesn't have it");
+                tracing::warn!(endpoint = id, "is undone: Docker doesn't have it");
+                let key = (endpoint.config.name().clone(), id.clone());
+                lock(&self.unfinished).insert(key);
             }
         }
     }
