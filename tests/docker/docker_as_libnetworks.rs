@@ -3,9 +3,9 @@
 //!
 //! | tests of libnetwork | here |
 //! |---|---|
-//! | `AddReleasePoolID`, `RemoveSubnet` | `a_pool_is_released_without_another_one_of_its_subnet` |
+//! | `AddReleasePoolID`, `RemoveSubnet` | the two tests `..._as_in_…` below |
 //! | `PredefinedPool`, `ParallelPredefinedRequest1` to `5`, `RequestPoolParallel` | `default_pools_that_are_requested_at_once_differ` |
-//! | `PoolAllocationReuse` | `docker_pools`: a default pool is given again as late as possible |
+//! | `PoolAllocationReuse` | `docker_pools`: a default pool is given again when no other is left |
 //! | `RequestReleaseAddressFromSubPool`, `Serialize…`, `GetAddressSubPoolEqualPool` | `a_sub_pool_is_given_to_its_last_address` |
 //! | `GetAddress`, `Request`, `Release` | `each_address_of_a_pool_is_given_and_a_released_one_again` |
 //! | `AllocateRandomDeallocate`, `RetrieveFromStore` | `a_part_that_is_released_is_given_again_by_the_next_daemon` |
@@ -47,21 +47,53 @@ fn given(daemon: &DockerDaemon, pool: &str, count: usize, threads: usize) -> Vec
     })
 }
 
+/// Gives a pool back.
+fn release_pool(daemon: &DockerDaemon, pool: &str) {
+    let released = daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
+    assert_eq!(released, json!({}));
+}
+
 #[test]
-fn a_pool_is_released_without_another_one_of_its_subnet() {
+fn identical_requests_have_identical_ids_as_in_add_release_pool_id() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let whole = || sub_pool(&daemon, "10.0.0.0/8", "");
+    let part = || sub_pool(&daemon, "10.0.0.0/8", "10.0.0.0/16");
+    let (first, of_part) = (whole(), part());
+    assert!(first != of_part && of_part == part());
+    release_pool(&daemon, &of_part);
+    release_pool(&daemon, &first);
+    // The pool of the part is still there, and the whole one is the same again.
+    let ip = daemon.address(&of_part, "");
+    daemon.release(&of_part, &ip);
+    assert_eq!(whole(), first);
+    release_pool(&daemon, &of_part);
+    release_pool(&daemon, &first);
+    assert_eq!(whole(), first);
+    // Other options are another pool of the same subnet.
+    assert_ne!(daemon.pool("10.0.0.0/8", &json!({"team": "shop"})), first);
+    assert_empty(&sandbox);
+}
+
+#[test]
+fn each_pool_is_released_as_in_remove_subnet() {
     let sandbox = Sandbox::default();
     let daemon = start(&sandbox);
     let subnets = [
-        "10.0.0.0/8",
-        "10.0.0.0/8",
         "192.168.0.0/16",
-        "2001:db8::/112",
+        "172.17.0.0/16",
+        "10.0.0.0/8",
+        "2001:db8:1:2:3:4:ffff::/112",
+        "172.17.0.0/16",
+        "10.0.0.0/8",
+        "2001:db8:1:2:3:4:5::/112",
+        "2001:db8:1:2:3:4:ffff::/112",
     ];
     let pools = subnets.map(|subnet| daemon.pool(subnet, &json!({})));
-    let ids: BTreeSet<&String> = pools.iter().collect();
-    assert_eq!(ids.len(), pools.len());
+    let different: BTreeSet<&String> = pools.iter().collect();
+    assert_eq!(different.len(), 5);
     for (i, pool) in pools.iter().enumerate() {
-        daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
+        release_pool(&daemon, pool);
         for kept in &pools[i + 1..] {
             let ip = daemon.address(kept, "");
             daemon.release(kept, &ip);
@@ -88,16 +120,15 @@ fn a_sub_pool_is_given_to_its_last_address() {
     let sandbox = Sandbox::default();
     let daemon = start(&sandbox);
     let pool = sub_pool(&daemon, "172.28.0.0/16", "172.28.30.0/25");
-    // All but the first one, which looks like the network's own address.
-    let all = given(&daemon, &pool, 127, 1);
-    assert_eq!(all.last().unwrap(), "172.28.30.127");
+    let all = given(&daemon, &pool, 128, 1);
+    assert_eq!([&all[0], &all[127]], ["172.28.30.0", "172.28.30.127"]);
     daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": pool}));
     daemon.release(&pool, "172.28.30.97");
     assert_eq!(daemon.address(&pool, ""), "172.28.30.97");
     let pool = sub_pool(&daemon, "10.2.0.0/16", "10.2.2.0/24");
     let mut order = vec![daemon.address(&pool, "10.2.2.1")];
     order.extend(given(&daemon, &pool, 2, 1));
-    assert_eq!(order, ["10.2.2.1", "10.2.2.2", "10.2.2.3"]);
+    assert_eq!(order, ["10.2.2.1", "10.2.2.0", "10.2.2.2"]);
     for ip in ["10.2.2.2", "10.2.2.1"] {
         daemon.release(&pool, ip);
         assert_eq!(daemon.address(&pool, ""), ip);

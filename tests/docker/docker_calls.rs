@@ -35,6 +35,15 @@ fn request_gateway(daemon: &DockerDaemon, pool: &str, ip: &str) -> Value {
     daemon.call("/IpamDriver.RequestAddress", &body).body
 }
 
+/// Checks that all is released once Docker is asked, which has no network.
+pub(crate) fn assert_swept(sandbox: &Sandbox, daemon: DockerDaemon) {
+    daemon.kill();
+    let _docker = FakeDocker::start(sandbox, [].into());
+    let _daemon = DockerDaemon::start(sandbox, &["--unanswered-after=0s"]);
+    wait_for(|| !sandbox.data_dir().join("docker").exists());
+    assert_empty(sandbox);
+}
+
 /// Checks that all pools and addresses are released.
 pub(crate) fn assert_empty(sandbox: &Sandbox) {
     wait_for(|| sandbox.docker_files("addresses").is_empty());
@@ -80,7 +89,7 @@ fn the_calls_of_a_real_dockerd_get_the_answers_that_it_worked_with() {
         "/Plugin.Activate",
     ];
     assert_eq!(paths, expected.map(str::to_owned).into());
-    assert_empty(&sandbox);
+    assert_swept(&sandbox, daemon);
 }
 
 #[test]
@@ -179,27 +188,63 @@ fn a_gateway_is_reserved_and_nobody_elses() {
         "{refused}"
     );
     assert!(request_gateway(&daemon, part, "10.9.0.4")["Err"].is_string());
+    // Another network may have it, so Docker is asked.
     daemon.release(part, "10.9.0.6");
-    assert!(!sandbox.reserved("docker").contains(&"10.9.0.6".to_owned()));
+    assert!(sandbox.reserved("docker").contains(&"10.9.0.6".to_owned()));
 }
 
 #[test]
-fn a_gateway_of_two_networks_of_one_subnet_is_refused_also_by_the_next_daemon() {
+fn a_gateway_is_held_for_its_subnet_whatever_the_pools_also_by_the_next_daemon() {
     let sandbox = Sandbox::default();
-    let mut daemon = start(&sandbox);
-    let pool = daemon.pool("10.9.0.0/29", &json!({}));
-    request_gateway(&daemon, &pool, "");
-    for _ in 0..2 {
-        // As with Docker's own driver. Docker then gives the second network's pool back.
-        let other = daemon.pool("10.9.0.0/29", &json!({}));
-        let refused = request_gateway(&daemon, &other, "");
-        let said = refused["Err"].as_str().unwrap();
-        assert!(said.ends_with("10.9.0.1 is a gateway"), "{said}");
-        daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": other}));
+    let daemon = start(&sandbox);
+    let pool = daemon.pool("10.9.0.0/24", &json!({}));
+    let part = request_pool(&daemon, "10.9.0.0/24", "10.9.0.128/25", false);
+    let part = part["PoolID"].as_str().unwrap();
+    let other = daemon.pool("10.9.0.0/24", &json!({"team": "shop"}));
+    assert!(part != pool && other != pool);
+    let both = |daemon: &DockerDaemon, pool: &str| {
+        let given = request_gateway(daemon, pool, "10.9.0.1");
+        assert_eq!(given["Address"], "10.9.0.1/24");
         assert_eq!(sandbox.reserved("docker"), ["10.9.0.1"]);
-        daemon.kill();
-        daemon = start(&sandbox);
-    }
+    };
+    both(&daemon, &pool);
+    both(&daemon, part);
+    daemon.release(&pool, "10.9.0.1");
+    daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
+    both(&daemon, &other);
+    daemon.kill();
+    let daemon = start(&sandbox);
+    both(&daemon, &pool);
+    // The networks with a part have another address by default, as with Docker's own driver.
+    assert_eq!(
+        request_gateway(&daemon, part, "")["Address"],
+        "10.9.0.128/24"
+    );
+    // Docker has a network of the subnet with the first gateway.
+    daemon.kill();
+    let config = json!([{"Subnet": "10.9.0.0/24", "Gateway": "10.9.0.1"}]);
+    let ipam = json!({"Driver": "ipam-delegated", "Config": config});
+    let network = json!({"IPAM": ipam, "Containers": {}});
+    let docker = FakeDocker::start(&sandbox, [("a".to_owned(), network)].into());
+    let daemon = DockerDaemon::start(&sandbox, &["--unanswered-after=0s"]);
+    wait_for(|| sandbox.reserved("docker") == ["10.9.0.1"]);
+    drop(docker);
+    assert_swept(&sandbox, daemon);
+}
+
+#[test]
+fn a_gateway_that_is_requested_twice_at_once_is_given_twice() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let pool = daemon.pool("10.9.0.0/24", &json!({}));
+    std::thread::scope(|scope| {
+        let request = || request_gateway(&daemon, &pool, "")["Address"].clone();
+        let running: Vec<_> = (0..20).map(|_| scope.spawn(request)).collect();
+        for thread in running {
+            assert_eq!(thread.join().unwrap(), "10.9.0.1/24");
+        }
+    });
+    assert_eq!(sandbox.docker_files("addresses").len(), 1);
 }
 
 #[test]
@@ -216,7 +261,7 @@ fn the_claim_of_a_chosen_subnet_outlives_a_network_that_requests_the_subnet() {
     assert_eq!(sandbox.reserved("docker"), ["10.201.0.0", "10.201.0.1"]);
     daemon.release(chosen, "10.201.0.1");
     daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": chosen}));
-    assert_empty(&sandbox);
+    assert_swept(&sandbox, daemon);
 }
 
 #[test]
@@ -230,7 +275,7 @@ fn a_failed_creation_of_a_network_leaves_only_what_docker_is_asked_about() {
         // An auxiliary address. Docker fails at another one, and only gives the pool back.
         assert_eq!(daemon.address(&pool, "10.9.0.7"), "10.9.0.7");
         daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
-        assert_eq!(sandbox.reserved("docker"), ["10.9.0.7"]);
+        assert_eq!(sandbox.reserved("docker"), ["10.9.0.254", "10.9.0.7"]);
     }
 }
 
@@ -269,7 +314,7 @@ fn an_address_is_any_of_the_sub_pool_or_the_requested_one_of_the_pool() {
     let daemon = start(&sandbox);
     let pool = request_pool(&daemon, "10.9.0.0/16", "10.9.5.8/29", false);
     let pool = pool["PoolID"].as_str().unwrap();
-    assert_eq!(daemon.address(pool, ""), "10.9.5.9");
+    assert_eq!(daemon.address(pool, ""), "10.9.5.8");
     assert_eq!(daemon.address(pool, "10.9.5.10"), "10.9.5.10");
     assert_eq!(daemon.address(pool, "10.9.77.7"), "10.9.77.7");
     let request = |ip: &str| {
@@ -284,8 +329,8 @@ fn an_address_is_any_of_the_sub_pool_or_the_requested_one_of_the_pool() {
         "Address: 10.8.0.1 is not in the pool 10.9.0.0/16"
     );
     assert_eq!(request("x"), "Address: \"x\" is no IP address");
+    assert_eq!(daemon.address(pool, ""), "10.9.5.9");
     assert_eq!(daemon.address(pool, ""), "10.9.5.11");
-    assert_eq!(daemon.address(pool, ""), "10.9.5.12");
     let v6 = daemon.pool("fd00:9::/64", &json!({}));
     assert_eq!(daemon.address(&v6, ""), "fd00:9::1");
     assert_eq!(daemon.address(&v6, "fd00:9::abcd"), "fd00:9::abcd");
@@ -362,5 +407,6 @@ fn addresses_are_remembered_over_sigkill() {
         daemon.release(&pool, ip);
     }
     daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
-    assert_empty(&sandbox);
+    assert_eq!(sandbox.reserved("docker"), ["10.9.0.6"]);
+    assert_swept(&sandbox, daemon);
 }

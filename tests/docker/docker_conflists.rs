@@ -273,6 +273,50 @@ fn a_delegate_that_is_executed_serves_docker_like_a_linked_one() {
 }
 
 #[test]
+fn a_change_of_the_configuration_reaches_the_pools_that_name_it() {
+    let ranges = |last: &str| {
+        let range = json!({"subnet": "10.9.0.0/24", "rangeStart": "10.9.0.2", "rangeEnd": last});
+        chain("ipam-ds-ranges", json!({"ranges": [[range]]}))
+    };
+    let (sandbox, _) = sandbox("web", &ranges("10.9.0.2"));
+    let file = sandbox.conf_dir().join("10.conflist");
+    let edit = |ipam: &Value| {
+        let mut list: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        for (key, value) in ipam.as_object().unwrap() {
+            list["plugins"][0]["ipam"][key] = value.clone();
+        }
+        fs::write(&file, list.to_string()).unwrap();
+    };
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    let pool = daemon.pool("", &on("web"));
+    assert_eq!(pool, r#"{"subnet":"10.9.0.0/24","conflist":"web"}"#);
+    // The requested subnet is the same pool.
+    assert_eq!(daemon.pool("10.9.0.0/24", &on("web")), pool);
+    assert_eq!(daemon.address(&pool, ""), "10.9.0.2");
+    daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": pool}));
+    edit(&ranges("10.9.0.9"));
+    assert_eq!(daemon.address(&pool, ""), "10.9.0.3");
+    assert_eq!(daemon.pool("", &on("web")), pool);
+    // The ID that an earlier version made is of the same pool.
+    let section = json!({"type": "host-local", "subnet": "10.9.0.0/24"});
+    let copy = json!({"name": "web", "cniVersion": "1.0.0", "ipam": section,
+        "isGiven": false, "gateway": "10.9.0.1"});
+    let earlier = json!({"id": "0a", "subnet": "10.9.0.0/24", "conflist": copy}).to_string();
+    assert_eq!(daemon.address(&earlier, ""), "10.9.0.4");
+    daemon.release(&earlier, "10.9.0.4");
+    // A release goes by the record, whatever the configuration is.
+    edit(&json!({"type": "host-local", "delegates": null}));
+    daemon.release(&pool, "10.9.0.3");
+    fs::write(&file, "{").unwrap();
+    let refused = daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": pool}));
+    assert!(refused.contains("10.conflist: EOF"), "{refused}");
+    fs::remove_file(&file).unwrap();
+    daemon.release(&pool, "10.9.0.2");
+    assert_eq!(sandbox.reserved("web"), [""; 0]);
+    assert_eq!(sandbox.records("docker-web"), [""; 0]);
+}
+
+#[test]
 fn an_allocator_without_a_selector_needs_the_subnet() {
     let (sandbox, _) = sandbox(
         "web",

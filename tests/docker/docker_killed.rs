@@ -195,12 +195,16 @@ impl Setting {
     }
 
     /// Docker removes the network. Checks that nothing remains.
-    fn assert_removed(&self, daemon: &DockerDaemon, what: &str) {
+    fn assert_removed(&self, daemon: &DockerDaemon, docker: FakeDocker, what: &str) {
+        drop(docker);
+        let _docker = FakeDocker::start(&self.sandbox, [].into());
         for ip in ["10.9.0.1", "10.9.0.2", "10.9.0.3"] {
             daemon.release(&self.pool, ip);
         }
         daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": self.pool}));
-        assert_eq!(self.reserved(), [""; 0], "{what}");
+        // The gateway, once Docker is asked.
+        wait_until_equal(|| self.reserved(), [""; 0]);
+        wait_for(|| self.records().is_empty());
         let records = self.sandbox.docker_state().join("records");
         let records = fs::read_dir(records.join(self.records));
         assert_eq!(records.into_iter().flatten().count(), 0, "{what}");
@@ -222,7 +226,7 @@ fn address_is_kept(setting: &Setting, point: &Point, then: Then) -> bool {
     has.sort_unstable();
     let repeats = own.is_none() && then == Then::Repeats;
     let path = repeats.then_some(REQUEST_ADDRESS.path);
-    let (daemon, _docker) = setting.again("", &has, path);
+    let (daemon, docker) = setting.again("", &has, path);
     // The addresses of the other containers, at every point.
     let reserved = setting.reserved();
     assert!(
@@ -239,7 +243,7 @@ fn address_is_kept(setting: &Setting, point: &Point, then: Then) -> bool {
         daemon.release(&setting.pool, own);
     }
     assert_eq!(setting.reserved(), ["10.9.0.2", "10.9.0.3"], "{what}");
-    setting.assert_removed(&daemon, &what);
+    setting.assert_removed(&daemon, docker, &what);
     was_killed
 }
 
@@ -256,7 +260,7 @@ fn is_done_or_not(setting: &Setting, point: &Point, victim: Victim) -> bool {
     } else {
         ""
     };
-    let (daemon, _docker) = setting.again(gateway, &["10.9.0.2", "10.9.0.3"], path);
+    let (daemon, docker) = setting.again(gateway, &["10.9.0.2", "10.9.0.3"], path);
     if victim == RELEASE_ADDRESS {
         // Docker may release an address again, a second later.
         daemon.release(&setting.pool, "10.9.0.3");
@@ -277,7 +281,7 @@ fn is_done_or_not(setting: &Setting, point: &Point, victim: Victim) -> bool {
     let has: Vec<&str> = has.into_iter().filter(|ip| !ip.is_empty()).collect();
     setting.wait_until_settled(has.len());
     assert_eq!(setting.reserved(), has, "{what}");
-    setting.assert_removed(&daemon, &what);
+    setting.assert_removed(&daemon, docker, &what);
     was_killed
 }
 
@@ -286,10 +290,10 @@ fn is_done_or_not(setting: &Setting, point: &Point, victim: Victim) -> bool {
 fn is_released(setting: &Setting, point: &Point) -> bool {
     let (answer, was_killed) = setting.kill_at(point, RELEASE_ADDRESS);
     let what = format!("ReleaseAddress killed at {point:?}, {answer:?}");
-    let (daemon, _docker) = setting.again("", &["10.9.0.2"], None);
+    let (daemon, docker) = setting.again("", &["10.9.0.2"], None);
     setting.wait_until_settled(1);
     wait_until_equal(|| setting.reserved(), ["10.9.0.2"]);
-    setting.assert_removed(&daemon, &what);
+    setting.assert_removed(&daemon, docker, &what);
     was_killed
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use harness::{DockerDaemon, Node, Sandbox, needs};
 use serde_json::{Value, json};
 
-use crate::docker_calls::{LOCAL, assert_empty, request_pool, start};
+use crate::docker_calls::{LOCAL, assert_swept, request_pool, start};
 
 #[test]
 fn each_refusal_of_a_pool_names_what_is_wrong() {
@@ -36,6 +36,10 @@ fn each_refusal_of_a_pool_names_what_is_wrong() {
     assert_eq!(
         refused("ipam-delegated-global", "10.1.0.0/24", "", none()),
         "networks of a swarm get no addresses from this node: use Docker's own IPAM driver"
+    );
+    assert_eq!(
+        refused("other", "10.1.0.0/24", "", none()),
+        "AddressSpace: \"other\" is no address space of this daemon, which has \"ipam-delegated-local\""
     );
     assert_eq!(
         refused(LOCAL, "10.1.0.0/24", "10.1.0.255/32", none()),
@@ -81,20 +85,37 @@ fn a_network_that_asks_for_nothing_gets_a_default_pool_of_its_own() {
 }
 
 #[test]
-fn a_default_pool_that_was_released_is_given_again_as_late_as_possible() {
+fn a_default_pool_that_was_released_is_given_again_when_no_other_is_left() {
     let sandbox = Sandbox::default();
-    let daemon = DockerDaemon::start(&sandbox, &["--default-pool=10.201.0.0/23,24"]);
+    let pools = ["--default-pool=10.201.0.0/23,24"];
+    let daemon = DockerDaemon::start(&sandbox, &pools);
+    let choose = || request_pool(&daemon, "", "", false);
     let mut given = Vec::new();
-    for _ in 0..3 {
-        let pool = request_pool(&daemon, "", "", false);
-        // Its claim, which outlives the daemon.
-        assert_eq!(sandbox.docker_files("addresses").len(), 1);
+    for _ in 0..5 {
+        let pool = choose();
         given.push(pool["Pool"].as_str().unwrap().to_owned());
-        let id = &pool["PoolID"];
+        let id = pool["PoolID"].as_str().unwrap();
+        let options = json!({"RequestAddressType": "com.docker.network.gateway"});
+        let gateway = json!({"PoolID": id, "Address": "", "Options": options});
+        daemon.ok("/IpamDriver.RequestAddress", &gateway);
+        if given.len() == 2 {
+            // A container has an address: this one isn't given again.
+            daemon.address(id, "");
+        }
         daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": id}));
     }
-    assert_eq!(given, ["10.201.0.0/24", "10.201.1.0/24", "10.201.0.0/24"]);
-    assert_empty(&sandbox);
+    let (first, second) = ("10.201.0.0/24", "10.201.1.0/24");
+    assert_eq!(given, [first, second, first, first, first]);
+    // One that is in use isn't, either.
+    assert_eq!(choose()["Pool"], first);
+    let refused = choose();
+    let said = refused["Err"].as_str().unwrap();
+    assert!(said.starts_with("no default IPv4 pool is free"), "{said}");
+    // The claims outlive the daemon.
+    daemon.kill();
+    let daemon = DockerDaemon::start(&sandbox, &pools);
+    assert!(request_pool(&daemon, "", "", false)["Err"].is_string());
+    assert_swept(&sandbox, daemon);
 }
 
 #[test]

@@ -42,14 +42,17 @@ struct Waiting {
 impl Waiting {
     /// Sends the request, runs `then`, and waits until the daemon works on the request.
     fn start(then: impl FnOnce(&UnixStream)) -> Self {
+        Self::start_with(|pool| request_address(pool, 1), then)
+    }
+
+    /// As [`Self::start`], with this request.
+    fn start_with(request: impl FnOnce(&str) -> String, then: impl FnOnce(&UnixStream)) -> Self {
         let sandbox = Sandbox::default();
         let daemon = DockerDaemon::start(&sandbox, &[]);
         let pool = daemon.pool("10.9.0.0/16", &json!({}));
         let lock = held_lock(&sandbox, NETWORK);
         let mut stream = connect(&sandbox);
-        stream
-            .write_all(request_address(&pool, 1).as_bytes())
-            .unwrap();
+        stream.write_all(request(&pool).as_bytes()).unwrap();
         then(&stream);
         wait_until_equal(|| sandbox.docker_files("addresses").len(), 1);
         Self {
@@ -127,6 +130,23 @@ fn an_address_that_nobody_waits_for_any_more_is_released() {
         stream,
         ..
     } = Waiting::start(|_| ());
+    drop(stream);
+    drop(lock);
+    wait_for(|| sandbox.docker_files("addresses").is_empty());
+    assert_eq!(sandbox.reserved(NETWORK), [""; 0]);
+}
+
+#[test]
+fn a_chosen_subnet_that_nobody_waits_for_any_more_is_released() {
+    let body = json!({"AddressSpace": "ipam-delegated-local", "Pool": ""}).to_string();
+    let request = |_: &str| docker_request("/IpamDriver.RequestPool", &body);
+    let Waiting {
+        sandbox,
+        daemon: _daemon,
+        lock,
+        stream,
+        ..
+    } = Waiting::start_with(request, |_| ());
     drop(stream);
     drop(lock);
     wait_for(|| sandbox.docker_files("addresses").is_empty());

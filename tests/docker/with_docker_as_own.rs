@@ -10,7 +10,7 @@ use crate::with_docker::reserved;
 use harness::cni_network::configure_plugins;
 
 /// Runs a test with both versions of Docker.
-fn with_both(options: &[&str], run: fn(Dockerd)) {
+pub(crate) fn with_both(options: &[&str], run: fn(Dockerd)) {
     for programs in [None, kubernetes_programs()] {
         if let Some(docker) = Dockerd::start_of(options, programs) {
             run(docker);
@@ -18,17 +18,9 @@ fn with_both(options: &[&str], run: fn(Dockerd)) {
     }
 }
 
-fn create(docker: &Dockerd, name: &str, options: &[&str]) {
+pub(crate) fn create(docker: &Dockerd, name: &str, options: &[&str]) {
     let line = ["network", "create", "--ipam-driver=ipam-delegated"];
     docker.ok(&[&line, options, &[name]].concat());
-}
-
-/// Restarts the daemon; it asks Docker at once, and releases what Docker doesn't have.
-fn sweep(docker: &mut Dockerd) {
-    docker.kill_daemon();
-    let swept = docker.logged("compared with Docker");
-    docker.start_daemon_with(&["--unanswered-after=0s"]);
-    docker.wait(|docker| docker.logged("compared with Docker") > swept + 1);
 }
 
 #[test]
@@ -66,7 +58,7 @@ fn a_restarted_container_has_its_address_again_and_is_reached_at_once() {
 #[test]
 fn the_gateway_of_another_network_of_the_subnet_is_given_to_nobody() {
     needs!(KUBERNETES_PROGRAMS, "/sbin/ip");
-    with_both(&[], |docker| {
+    with_both(&[], |mut docker| {
         for parent in ["vp0", "vp2"] {
             let peer = format!("{parent}p");
             docker.node.sh(&format!(
@@ -94,9 +86,23 @@ fn the_gateway_of_another_network_of_the_subnet_is_given_to_nobody() {
             docker.run("other", name, &[]);
             docker.address("other", name)
         });
-        assert_eq!(given, ["10.88.0.130", "10.88.0.131"]);
+        assert_eq!(given, ["10.88.0.128", "10.88.0.130"]);
         docker.ok(&["rm", "--force", "c-a", "c-b"]);
-        docker.ok(&["network", "rm", "one", "other"]);
+        // Both on one wire have one router.
+        docker.ok(&["network", "rm", "other"]);
+        let other = [
+            "--driver=macvlan",
+            "-oparent=vp2",
+            subnet,
+            range,
+            "--gateway=10.88.0.129",
+        ];
+        create(&docker, "other", &other);
+        docker.ok(&["network", "rm", "one"]);
+        docker.sweep();
+        assert_eq!(reserved(&docker), ["10.88.0.129".to_owned()].into());
+        docker.ok(&["network", "rm", "other"]);
+        docker.sweep();
         assert_eq!(reserved(&docker), BTreeSet::new());
     });
 }
@@ -147,7 +153,7 @@ fn a_running_container_keeps_its_address_though_docker_has_lost_its_endpoint() {
             .node
             .sh(&format!("rm -r {files}; cp -a /run/older {files}"));
         docker.start_dockerd();
-        sweep(&mut docker);
+        docker.sweep();
         assert_eq!(reserved(&docker), held);
     });
 }
@@ -230,9 +236,9 @@ fn ports_are_published_by_the_configurations_plugin_or_refused() {
 }
 
 #[test]
-fn a_removed_network_leaves_nothing_and_its_subnet_is_chosen_last() {
+fn a_removed_network_leaves_nothing_once_docker_is_asked() {
     needs!(KUBERNETES_PROGRAMS);
-    with_both(&[], |docker| {
+    with_both(&[], |mut docker| {
         let format = "{{(index .IPAM.Config 0).Subnet}}";
         let subnets = ["one", "other"].map(|name| {
             create(&docker, name, &[]);
@@ -244,9 +250,49 @@ fn a_removed_network_leaves_nothing_and_its_subnet_is_chosen_last() {
             subnet
         });
         assert_ne!(subnets[0], subnets[1]);
+        docker.sweep();
         let left = fs::read_dir(docker.sandbox.data_dir());
         assert_eq!(left.into_iter().flatten().count(), 0);
         assert!(docker.sandbox.docker_files("addresses").is_empty());
+    });
+}
+
+#[test]
+fn a_range_begins_and_has_its_gateway_where_dockers_own_driver_has_them() {
+    needs!(KUBERNETES_PROGRAMS);
+    with_both(&[], |docker| {
+        for (options, at) in [
+            (&["--ip-range=10.NET.0.128/25"][..], "128"),
+            (
+                &["--ip-range=10.NET.0.128/25", "--gateway=10.NET.0.1"],
+                "128-1",
+            ),
+            (&["--ip-range=10.NET.0.0/25"], "0"),
+            (&[], "whole"),
+        ] {
+            let given = [("default", "62"), ("ipam-delegated", "63")].map(|(driver, net)| {
+                let name = format!("{driver}-{at}");
+                let (driver, subnet) = (
+                    format!("--ipam-driver={driver}"),
+                    format!("--subnet=10.{net}.0.0/24"),
+                );
+                let options: Vec<String> = options
+                    .iter()
+                    .map(|option| option.replace("NET", net))
+                    .collect();
+                let options: Vec<&str> = options.iter().map(String::as_str).collect();
+                let line = ["network", "create", &driver, &subnet];
+                docker.ok(&[&line[..], &options, &[&name]].concat());
+                docker.run(&name, &format!("c-{name}"), &[]);
+                let format =
+                    "{{range .NetworkSettings.Networks}}{{.Gateway}} {{.IPAddress}}{{end}}";
+                let shown = docker.ok(&["inspect", "--format", format, &format!("c-{name}")]);
+                docker.ok(&["rm", "--force", &format!("c-{name}")]);
+                docker.ok(&["network", "rm", &name]);
+                shown.replace(&format!("10.{net}."), "10.62.")
+            });
+            assert_eq!(given[0], given[1], "{at}");
+        }
     });
 }
 
@@ -281,6 +327,7 @@ fn a_network_that_is_created_or_removed_without_the_daemon_can_be_created_again(
         // Docker is asked about the gateway, and has no such network.
         create(&docker, "net", &options);
         docker.ok(&["network", "rm", "net"]);
+        docker.sweep();
         assert_eq!(reserved(&docker), BTreeSet::new());
     });
 }

@@ -26,13 +26,14 @@ fn start(options: &[&str]) -> Option<Dockerd> {
 /// Checks that exactly these containers have addresses, and that all of them are released with the
 /// containers.
 #[track_caller]
-fn assert_whole(docker: &Dockerd, names: &[&str]) {
+fn assert_whole(docker: &mut Dockerd, names: &[&str]) {
     assert_eq!(reserved(docker), addresses(docker, names));
     for other in addresses(docker, names) {
         docker.ok(&["exec", names[0], "/bin/ping", "-c1", "-W5", &other]);
     }
     docker.ok(&[&["rm", "--force"][..], names].concat());
     docker.ok(&["network", "rm", "net"]);
+    docker.sweep();
     assert_eq!(reserved(docker), BTreeSet::new());
     docker.wait(|docker| docker.sandbox.docker_files("addresses").is_empty());
 }
@@ -59,7 +60,7 @@ fn the_daemon_is_killed_under_running_containers() {
     assert!(waiting.wait().unwrap().success());
     docker.run("net", "c-d", &[]);
     assert_eq!(addresses(&docker, &["c-a", "c-b"]), before);
-    assert_whole(&docker, &["c-a", "c-b", "c-c", "c-d"]);
+    assert_whole(&mut docker, &["c-a", "c-b", "c-c", "c-d"]);
 }
 
 #[test]
@@ -73,7 +74,7 @@ fn dockerd_is_killed_without_live_restore() {
     docker.wait(|docker| !docker.address("net", "c-a").is_empty());
     docker.ok(&["start", "c-b"]);
     docker.run("net", "c-c", &[]);
-    assert_whole(&docker, &["c-a", "c-b", "c-c"]);
+    assert_whole(&mut docker, &["c-a", "c-b", "c-c"]);
 }
 
 #[test]
@@ -86,7 +87,7 @@ fn dockerd_is_killed_with_live_restore() {
     docker.start_dockerd();
     assert_eq!(addresses(&docker, &["c-a", "c-b"]), before);
     docker.run("net", "c-c", &[]);
-    assert_whole(&docker, &["c-a", "c-b", "c-c"]);
+    assert_whole(&mut docker, &["c-a", "c-b", "c-c"]);
 }
 
 #[test]
@@ -101,7 +102,7 @@ fn both_are_killed() {
     docker.start_dockerd();
     assert_eq!(addresses(&docker, &["c-a", "c-b"]), before);
     docker.run("net", "c-c", &[]);
-    assert_whole(&docker, &["c-a", "c-b", "c-c"]);
+    assert_whole(&mut docker, &["c-a", "c-b", "c-c"]);
 }
 
 #[test]
@@ -116,7 +117,7 @@ fn the_node_crashes_and_boots() {
     docker.wait(|docker| !docker.address("net", "c-a").is_empty());
     docker.ok(&["start", "c-b"]);
     docker.run("net", "c-c", &[]);
-    assert_whole(&docker, &["c-a", "c-b", "c-c"]);
+    assert_whole(&mut docker, &["c-a", "c-b", "c-c"]);
 }
 
 /// A delegate after the allocator. It waits in ADD while a file is in the sandbox.
@@ -177,7 +178,7 @@ fn the_daemon_is_killed_while_it_requests_an_address() {
     assert_eq!(reserved(&docker), before);
     docker.ok(&["rm", "--force", "c-b"]);
     docker.run("net", "c-b", &[]);
-    assert_whole(&docker, &["c-a", "c-b"]);
+    assert_whole(&mut docker, &["c-a", "c-b"]);
 }
 
 #[test]

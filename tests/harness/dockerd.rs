@@ -116,6 +116,14 @@ impl Dockerd {
         self.wait(|dockerd| dockerd.node.succeeds(&format!("[ -S {SOCKET} ]")));
     }
 
+    /// Restarts the daemon, which asks Docker at once, and releases what Docker doesn't have.
+    pub fn sweep(&mut self) {
+        self.kill_daemon();
+        let swept = self.logged("compared with Docker");
+        self.start_daemon_with(&["--unanswered-after=0s"]);
+        self.wait(|docker| docker.logged("compared with Docker") > swept + 1);
+    }
+
     /// Starts dockerd.
     ///
     /// # Panics
@@ -231,6 +239,11 @@ impl Dockerd {
             rm -rf /run/netns/* /run/docker* /run/*.pid /run/*.sock /run/containerd*
             for i in $(ip -o link | sed 's/^[0-9]*: //; s/[:@].*//'); do [ $i = lo ] || ip link del $i 2>/dev/null || true; done",
         );
+    }
+
+    /// The parent of the containers' control groups.
+    pub fn cgroup_path(&self) -> String {
+        self.cgroup.path()
     }
 
     /// Waits until `what` is true.

@@ -13,6 +13,7 @@ pub(crate) mod ipam_sweep;
 pub(crate) mod plugins;
 pub(crate) mod pool;
 pub(crate) mod pool_calls;
+pub(crate) mod pool_chain;
 pub(crate) mod pool_choice;
 pub(crate) mod recorded;
 pub(crate) mod requests;

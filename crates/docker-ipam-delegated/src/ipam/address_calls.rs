@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use ipam::Interval;
 use serde_json::json;
 
 use crate::http::answer::Answer;
@@ -12,6 +13,7 @@ use crate::http::refusal::message;
 use crate::ipam::chain_config::DIRECTORY;
 use crate::ipam::held::{Held, Phase};
 use crate::ipam::ipam_driver::IpamDriver;
+use crate::ipam::pool_chain::PoolChain;
 use crate::ipam::requests::{OfAddress, refuse_ends, refuse_last};
 use crate::ipam::{facts, requests};
 use crate::records::Purpose;
@@ -33,54 +35,70 @@ impl IpamDriver {
         let subnet = pool.id.subnet;
         let of_pool = || format!("pool {subnet}");
         let requested = requests::address(&request.address, subnet)?;
+        let chain = self.chain_of(&pool).with_context(of_pool)?;
         let is_gateway = facts::is_for_gateway(&request.options);
-        let requested = requested.or(is_gateway.then(|| pool.gateway()));
+        let requested = requested.or(is_gateway.then_some(chain.gateway));
         if let Some(ip) = requested {
             refuse_ends(subnet, ip)?;
         }
         let (purpose, name) = if is_gateway {
-            refuse_last(&pool.given, pool.id.range, requested)?;
+            refuse_last(pool.given, pool.id.range, requested)?;
             (Purpose::Gateway, None)
         } else {
             (Purpose::Container, facts::name(&request.options))
         };
+        // A gateway is its subnet's, whatever the networks of the subnet.
         let is_the_networks = |ip: &IpAddr| {
             // The chain gives its gateway to nobody.
-            let is_the_chains = pool.id.conflist.is_some() && *ip == pool.gateway();
-            is_the_chains || self.held.has_gateway(&pool.text, *ip)
+            let is_the_chains = pool.id.conflist.is_some() && *ip == chain.gateway;
+            is_the_chains || self.held.share_gateway(&pool, *ip)
         };
         let (ip, held) = match requested.filter(|ip| is_gateway && is_the_networks(ip)) {
             Some(ip) => (ip, None),
             None => {
-                let held = self.new_held(&pool, purpose, requested.is_some(), name);
-                let ip = self.give(&held, requested).with_context(of_pool)?;
+                let held = self.new_held(&pool, &chain, purpose, requested.is_some(), name);
+                let ip = self.give(&held, &chain, requested).with_context(of_pool)?;
                 (ip, Some(held))
             }
         };
         let address = format!("{ip}/{}", subnet.prefix_len());
         let answer = Answer::of(&json!({"Address": address, "Data": {}}));
+        Ok(answer.then(self.unless_delivered(held)))
+    }
+
+    /// Releases an attachment if Docker doesn't get the answer.
+    pub(crate) fn unless_delivered(
+        self: &Arc<Self>,
+        held: Option<Arc<Held>>,
+    ) -> impl FnOnce(bool) + Send + 'static {
         let driver = Arc::clone(self);
-        Ok(answer.then(move |is_delivered| {
+        move |is_delivered| {
             if let Some(held) = held.filter(|_| !is_delivered) {
-                tracing::warn!(%ip, "Docker closed the connection before it got this address");
+                let (id, subnet) = (held.id.as_str(), held.pool.id.subnet);
+                tracing::warn!(id, %subnet, "Docker closed the connection before it got the answer");
                 // A failed release is repeated.
                 let _ = driver.release(&held);
             }
-        }))
+        }
     }
 
     /// Reserves an address for an attachment: the requested one, or one that is free.
-    fn give(&self, held: &Arc<Held>, requested: Option<IpAddr>) -> Result<IpAddr> {
+    fn give(
+        &self,
+        held: &Arc<Held>,
+        chain: &PoolChain,
+        requested: Option<IpAddr>,
+    ) -> Result<IpAddr> {
         let given = match (requested, &held.pool.id.conflist) {
             (Some(ip), _) => {
                 self.begin(held, ip)?;
-                self.chains.add(held, Some(ip))
+                self.chains.add(held, chain, Some(ip))
             }
             (None, Some(_)) => {
                 self.held.add(Arc::clone(held), None, Phase::Adding);
-                self.chains.add(held, None)
+                self.chains.add(held, chain, None)
             }
-            (None, None) => self.give_lowest(held),
+            (None, None) => self.give_lowest(held, chain),
         };
         match given {
             Ok(ip) => {
@@ -124,8 +142,11 @@ impl IpamDriver {
         if !is_earlier && phase != Phase::Left {
             return false;
         }
+        let subnet = other.pool.id.subnet;
         match self.ask_docker(ABOUT_ONE_ADDRESS) {
-            Ok(docker) => docker.has_lost(other.purpose, other.pool.id.subnet, ip),
+            // A container that is being started isn't in the answer yet, but its network is.
+            Ok(docker) if !is_earlier && docker.has_subnet(subnet) => false,
+            Ok(docker) => docker.has_lost(other.purpose, subnet, ip),
             Err(error) => {
                 tracing::warn!(%ip, "Docker can't be asked about it: {error:#}");
                 false
@@ -135,13 +156,13 @@ impl IpamDriver {
 
     /// Reserves the lowest free address of a pool without a network configuration. As with Docker's
     /// own driver, a container that is restarted has the same address again.
-    fn give_lowest(&self, held: &Arc<Held>) -> Result<IpAddr> {
+    fn give_lowest(&self, held: &Arc<Held>, chain: &PoolChain) -> Result<IpAddr> {
         let mut after = None;
         for _ in 0..MOST_UNKNOWN {
             let Some(ip) = self.held.begin_lowest(held, after) else {
                 break;
             };
-            let error = match self.chains.add(held, Some(ip)) {
+            let error = match self.chains.add(held, chain, Some(ip)) {
                 Ok(ip) => return Ok(ip),
                 Err(error) => error,
             };
@@ -154,16 +175,12 @@ impl IpamDriver {
             self.held.forget(&held.id);
             after = Some(ip);
         }
-        let given = held
-            .pool
-            .given
-            .iter()
-            .map(|given| given.size())
-            .sum::<u128>();
+        let given = held.pool.given.map_or(0, Interval::size);
         bail!("no address left: all {given} are reserved")
     }
 
-    /// `ReleaseAddress`. An unknown address or pool counts as released.
+    /// `ReleaseAddress`. An unknown address or pool counts as released. A gateway may be another
+    /// network's: the sweep releases it.
     ///
     /// # Errors
     ///
@@ -180,6 +197,11 @@ impl IpamDriver {
             self.held.find(&pool.text, ip)
         });
         if let Some(held) = held {
+            if held.purpose == Purpose::Gateway {
+                self.held.leave_gateway(&held.id);
+                self.sweep_soon();
+                return Ok(Answer::nothing());
+            }
             let released = self.release(&held);
             released.with_context(|| format!("pool {}", pool.id.subnet))?;
         }

@@ -4,13 +4,14 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use cni::{Error, NetworkConfig, Object};
+use cni::{Error, NetworkConfig, NetworkName, Object};
 use ipam::{Interval, IpNet};
 use serde_json::json;
 use serde_json::value::to_raw_value;
 
 use crate::command_line::CommandLine;
-use crate::ipam::pool::{Conflist, Pool};
+use crate::ipam::pool::PoolId;
+use crate::ipam::pool_chain::PoolChain;
 use crate::pool_filter::{self, Wanted};
 
 /// The directory of the reservations of networks without a network configuration.
@@ -48,16 +49,20 @@ pub(crate) fn own(arguments: &CommandLine) -> Object {
     config
 }
 
-/// The configuration of a network configuration's chain. Its key `name` is `docker-<name>`, or
-/// `<name>` for a chain without a selector, whose allocator knows only the network's name. Its
-/// records are in the daemon's folder.
+/// The configuration of a network configuration's chain, from its first `ipam` section. Its key
+/// `name` is `docker-<name>`, or `<name>` for a chain without a selector, whose allocator knows only
+/// the network's name. Its records are in the daemon's folder.
 ///
 /// # Errors
 ///
-/// Its `ipam` is wrong.
-pub(crate) fn of_conflist(conflist: &Conflist, records: &Path) -> Result<Object> {
-    let name = &conflist.name;
-    let mut ipam: Object = serde_json::from_str(conflist.ipam.get())?;
+/// There is no `ipam` section, or it is wrong.
+pub(crate) fn of_conflist(list: &Object, name: &NetworkName, records: &Path) -> Result<Object> {
+    let plugins: Vec<Object> = list.read("", "plugins")?.unwrap_or_default();
+    let mut sections = plugins.iter().filter_map(|plugin| plugin.get("ipam"));
+    let section = sections.find(|raw| raw.get() != "null");
+    let section =
+        section.with_context(|| format!("conflist {name}: no plugin has an ipam section"))?;
+    let mut ipam: Object = serde_json::from_str(section.get())?;
     let kind: Option<String> = ipam.read("ipam", "type")?;
     let kind = kind.with_context(|| format!("conflist {name}: ipam.type is missing"))?;
     let mut delegates: Vec<String> = match kind.as_str() {
@@ -82,32 +87,13 @@ pub(crate) fn of_conflist(conflist: &Conflist, records: &Path) -> Result<Object>
     ipam.set("type", "ipam-delegated");
     ipam.set("delegates", &delegates);
     ipam.set("stateDir", records);
+    let version: Option<String> = list.read("", "cniVersion")?;
     let mut config = Object::new();
-    config.set("cniVersion", &conflist.cni_version);
+    config.set("cniVersion", &version.unwrap_or_else(|| "0.3.1".to_owned()));
     config.set("name", &network);
     config.set("type", MAIN_PLUGIN);
     config.set("ipam", &ipam);
     Ok(config)
-}
-
-/// The part of a network configuration that pools need: the version and the first `ipam` section.
-///
-/// # Errors
-///
-/// There is no `ipam` section.
-pub(crate) fn conflist(list: &Object, name: &cni::NetworkName) -> Result<Conflist> {
-    let plugins: Vec<Object> = list.read("", "plugins")?.unwrap_or_default();
-    let mut sections = plugins.iter().filter_map(|plugin| plugin.get("ipam"));
-    let ipam = sections.find(|raw| raw.get() != "null");
-    let ipam = ipam.with_context(|| format!("conflist {name}: no plugin has an ipam section"))?;
-    let version: Option<String> = list.read("", "cniVersion")?;
-    Ok(Conflist {
-        name: name.clone(),
-        cni_version: version.unwrap_or_else(|| "0.3.1".to_owned()),
-        ipam: ipam.to_owned(),
-        is_given: false,
-        gateway: IpAddr::from([0, 0, 0, 0]),
-    })
 }
 
 /// The configuration with which the selectors are asked for their pools. `subnet` is the subnet
@@ -126,28 +112,32 @@ pub(crate) fn of_question(config: &Object, subnet: Option<IpNet>) -> Result<Netw
     parse(&config)
 }
 
-/// The configuration for one address of a pool.
+/// The configuration for one address of a pool, which this chain serves.
 ///
 /// # Errors
 ///
-/// The pool's configuration is wrong.
-pub(crate) fn of_address(pool: &Pool, requested: Option<IpAddr>) -> Result<NetworkConfig> {
-    let mut config = pool.config.clone();
+/// The chain's configuration is wrong.
+pub(crate) fn of_address(
+    id: &PoolId,
+    chain: &PoolChain,
+    requested: Option<IpAddr>,
+) -> Result<NetworkConfig> {
+    let mut config = chain.config.clone();
     // Docker may request an address of the pool that is not in the sub-pool.
     let is_inside = |range: &IpNet| requested.is_none_or(|ip| range.contains(&ip));
-    let (subnet, range) = (pool.id.subnet, pool.id.range.filter(is_inside));
-    let directory = match &pool.id.conflist {
+    let (subnet, range) = (id.subnet, id.range.filter(is_inside));
+    let directory = match &id.conflist {
         None => DIRECTORY.to_owned(),
-        Some(conflist) => {
+        Some(name) => {
             let mut runtime = Object::new();
-            if conflist.is_given {
+            if chain.is_given {
                 runtime.set("ipRanges", &[[range_of(subnet, range)]]);
             }
             if let Some(ip) = requested {
                 runtime.set("ips", &[format!("{ip}/{}", subnet.prefix_len())]);
             }
             config.set("runtimeConfig", &runtime);
-            conflist.name.to_string()
+            name.to_string()
         }
     };
     let wanted = Wanted {
@@ -155,7 +145,7 @@ pub(crate) fn of_address(pool: &Pool, requested: Option<IpAddr>) -> Result<Netwo
         range,
         requested,
         directory,
-        is_own: pool.id.conflist.is_none(),
+        is_own: id.conflist.is_none(),
     };
     config.set(pool_filter::KEY, &to_raw_value(&wanted)?);
     Ok(parse(&config)?)
@@ -196,8 +186,7 @@ mod tests {
             r#"{{"cniVersion":"1.0.0","name":"web","plugins":[{{"type":"bridge","ipam":{ipam}}}]}}"#
         );
         let list = serde_json::from_str(&list).unwrap();
-        let conflist = conflist(&list, &"web".parse().unwrap());
-        let config = conflist.and_then(|conflist| of_conflist(&conflist, Path::new("/r")));
+        let config = of_conflist(&list, &"web".parse().unwrap(), Path::new("/r"));
         let config = config.map_err(|why| why.to_string())?;
         Ok(serde_json::to_string(&config).unwrap())
     }

@@ -1,8 +1,10 @@
 //! Runs chains, with our plugins linked into this process.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use chain::record::record_of;
 use chain::{Chain, Failure, Outcome, Plugins};
 use cni::{
     Attachment, ContainerId, DelegateName, Environment, Error, IpConfig, IpamResult, NetworkConfig,
@@ -13,7 +15,8 @@ use ipam::{IpNet, Pools, Range};
 use crate::ipam::chain_config::{of_address, of_question};
 use crate::ipam::facts::cni_args;
 use crate::ipam::held::Held;
-use crate::ipam::plugins::{DelegateLog, for_plugins};
+use crate::ipam::plugins::{DelegateLog, LONGEST, for_plugins};
+use crate::ipam::pool_chain::PoolChain;
 use crate::ipam::requests::Options;
 use crate::linked_plugins::LINKED;
 use crate::pool_filter::ranges;
@@ -29,16 +32,21 @@ const CHOICE: &str = "docker-choice";
 /// Runs chains.
 pub(crate) struct Chains {
     /// The environment of every call.
-    pub(crate) environment: Environment,
+    environment: Environment,
+    /// The folder of the records.
+    records: PathBuf,
 }
 
 impl Chains {
-    /// Chains whose plugins are found in this `CNI_PATH`.
-    pub(crate) fn new(cni_path: &str) -> Self {
+    /// Chains whose plugins are found in this `CNI_PATH`, with their records in this folder.
+    pub(crate) fn new(cni_path: &str, records: PathBuf) -> Self {
         let environment = for_plugins(cni_path)
             .with("CNI_NETNS", NETNS)
             .with("CNI_IFNAME", IFNAME);
-        Self { environment }
+        Self {
+            environment,
+            records,
+        }
     }
 
     /// ADD of an attachment; returns its address in the pool's subnet.
@@ -46,9 +54,14 @@ impl Chains {
     /// # Errors
     ///
     /// The chain's. The attachment may hold something nevertheless.
-    pub(crate) fn add(&self, held: &Held, requested: Option<IpAddr>) -> Result<IpAddr> {
+    pub(crate) fn add(
+        &self,
+        held: &Held,
+        chain: &PoolChain,
+        requested: Option<IpAddr>,
+    ) -> Result<IpAddr> {
         let id = &held.pool.id;
-        let config = of_address(&held.pool, requested)?;
+        let config = of_address(id, chain, requested)?;
         let args = cni_args(&id.options, held.name.as_deref());
         let environment = self.environment_of(held.id.as_str(), &args);
         let line = Line::Address(AddressLine {
@@ -58,7 +71,7 @@ impl Chains {
             address: requested,
             name: held.name.clone(),
         });
-        let chain = chain(&config, &environment)?.with_caller_line(line.to_raw());
+        let chain = chain_of(&config, &environment)?.with_caller_line(line.to_raw());
         let output = chain.add(&attachment(&held.id))?;
         let result = IpamResult::read("the chain's result", output.json())?;
         let mut ips = result.ips.iter().map(IpConfig::ip);
@@ -67,17 +80,22 @@ impl Chains {
         ip.context("the chain gave no address of it")
     }
 
-    /// DEL of an attachment. One that is gone is no error.
+    /// DEL of an attachment, by its record alone. It is written before a delegate runs: without one,
+    /// nothing is reserved.
     ///
     /// # Errors
     ///
-    /// The chain's.
-    pub(crate) fn del(&self, held: &Held) -> Result<(), Error> {
-        let config = crate::ipam::chain_config::parse(&held.pool.config)?;
+    /// The chain's; the record can't be read.
+    pub(crate) fn del(&self, held: &Held) -> Result<()> {
+        let attachment = attachment(&held.id);
+        let record = record_of(&self.records, &held.network, &attachment);
+        let Some(record) = record.with_context(|| format!("the record of {attachment}"))? else {
+            return Ok(());
+        };
         let environment = self.environment_of(held.id.as_str(), "");
         let plugins = Plugins::in_cni_path(&environment)?.and_linked(LINKED);
-        let chain = Chain::for_del(&config, &environment, plugins)?.observed_by(&DelegateLog);
-        chain.del(&attachment(&held.id))
+        let chain = Chain::of_record(&record, &environment, plugins)?;
+        Ok(configured(chain).del(&attachment)?)
     }
 
     /// The ranges of the pools that the selectors of a configuration choose if Docker asks for
@@ -94,7 +112,7 @@ impl Chains {
     ) -> Result<Option<Vec<Range>>, Error> {
         let config = of_question(config, subnet)?;
         let environment = self.environment_of(CHOICE, &cni_args(options, None));
-        let mut answers = chain(&config, &environment)?.dry_run(DelegateName::holds_nothing);
+        let mut answers = chain_of(&config, &environment)?.dry_run(DelegateName::holds_nothing);
         let Some((name, last)) = answers.pop() else {
             return Ok(None);
         };
@@ -126,9 +144,16 @@ impl Chains {
     }
 }
 
-fn chain<'a>(config: &'a NetworkConfig, environment: &'a Environment) -> Result<Chain<'a>, Error> {
+fn chain_of<'a>(
+    config: &'a NetworkConfig,
+    environment: &'a Environment,
+) -> Result<Chain<'a>, Error> {
     let plugins = Plugins::in_cni_path(environment)?.and_linked(LINKED);
-    Ok(Chain::new(config, environment, plugins)?.observed_by(&DelegateLog))
+    Ok(configured(Chain::new(config, environment, plugins)?))
+}
+
+fn configured(chain: Chain<'_>) -> Chain<'_> {
+    chain.observed_by(&DelegateLog).with_longest(LONGEST)
 }
 
 /// The attachment of this container ID.

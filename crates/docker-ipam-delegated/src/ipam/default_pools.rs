@@ -15,28 +15,10 @@ pub(crate) struct DefaultPool {
     prefix_len: u8,
 }
 
-/// The next subnet of these default pools that overlaps none of `used`, behind the last one: a
-/// subnet that was released is chosen again as late as possible.
-pub(crate) fn next_free(
-    pools: &[DefaultPool],
-    v6: bool,
-    used: &[Interval],
-    last: Option<IpNet>,
-) -> Option<IpNet> {
-    let pools: Vec<&DefaultPool> = pools.iter().filter(|pool| pool.is_v6() == v6).collect();
-    let place = last.and_then(|last| {
-        let place = pools.iter().position(|pool| pool.base.contains(&last))?;
-        Some((place, last))
-    });
-    let Some((place, last)) = place else {
-        return pools.iter().find_map(|pool| pool.first_free(used));
-    };
-    let (before, behind) = pools.split_at(place);
-    let current = behind.first()?;
-    let rest = Interval::from(current.base).after(last.broadcast());
-    let free = rest.and_then(|rest| current.first_free_in(rest, used));
-    let mut others = behind.iter().skip(1).chain(before).chain([current]);
-    free.or_else(|| others.find_map(|pool| pool.first_free(used)))
+/// The first subnet of these default pools that overlaps none of `used`.
+pub(crate) fn next_free(pools: &[DefaultPool], v6: bool, used: &[Interval]) -> Option<IpNet> {
+    let mut pools = pools.iter().filter(|pool| pool.is_v6() == v6);
+    pools.find_map(|pool| pool.first_free(used))
 }
 
 impl DefaultPool {
@@ -44,12 +26,9 @@ impl DefaultPool {
         self.base.addr().is_ipv6()
     }
 
+    /// The first subnet that overlaps none of `used`.
     fn first_free(&self, used: &[Interval]) -> Option<IpNet> {
-        self.first_free_in(self.base.into(), used)
-    }
-
-    /// The first subnet that overlaps none of `used`, among those that begin in `rest`.
-    fn first_free_in(&self, mut rest: Interval, used: &[Interval]) -> Option<IpNet> {
+        let mut rest = Interval::from(self.base);
         loop {
             let pool = IpNet::new(rest.first(), self.prefix_len).ok()?.trunc();
             let addresses = Interval::from(pool);
@@ -96,16 +75,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn next(pools: &[&str], v6: bool, used: &[&str], last: Option<&str>) -> Option<String> {
+    fn next(pools: &[&str], v6: bool, used: &[&str]) -> Option<String> {
         let pools: Vec<DefaultPool> = pools.iter().map(|text| text.parse().unwrap()).collect();
         let subnet = |text: &str| text.parse::<IpNet>().unwrap();
         let used: Vec<Interval> = used.iter().map(|text| subnet(text).into()).collect();
-        next_free(&pools, v6, &used, last.map(subnet)).map(|pool| pool.to_string())
+        next_free(&pools, v6, &used).map(|pool| pool.to_string())
     }
 
     #[test]
     fn the_first_pool_that_overlaps_nothing_is_chosen() {
-        let first = |used: &[&str]| next(&["10.201.0.0/22,24"], false, used, None);
+        let first = |used: &[&str]| next(&["10.201.0.0/22,24"], false, used);
         assert_eq!(first(&[]).as_deref(), Some("10.201.0.0/24"));
         assert_eq!(
             first(&["10.201.0.128/25", "10.0.0.0/24"]).as_deref(),
@@ -117,29 +96,13 @@ mod tests {
         );
         assert_eq!(first(&["10.0.0.0/8"]), None);
         let last = ["255.255.255.0/24,24"];
-        assert_eq!(next(&last, false, &["255.255.255.9/32"], None), None);
-    }
-
-    #[test]
-    fn a_pool_that_was_released_is_given_again_as_late_as_possible() {
-        let pools = ["10.201.0.0/23,24", "10.202.0.0/23,24"];
-        let behind = |last: &str, used: &[&str]| next(&pools, false, used, Some(last));
-        for (last, used, expected) in [
-            ("10.201.0.0/24", &[][..], "10.201.1.0/24"),
-            ("10.201.1.0/24", &[], "10.202.0.0/24"),
-            ("10.202.1.0/24", &[], "10.201.0.0/24"),
-            ("10.202.1.0/24", &["10.201.0.0/23"], "10.202.0.0/24"),
-            ("10.9.0.0/24", &[], "10.201.0.0/24"),
-        ] {
-            assert_eq!(behind(last, used).as_deref(), Some(expected), "{last}");
-        }
-        assert_eq!(behind("10.201.1.0/24", &["10.0.0.0/8"]), None);
+        assert_eq!(next(&last, false, &["255.255.255.9/32"]), None);
     }
 
     #[test]
     fn a_pool_is_of_the_family_that_is_asked_for() {
-        assert_eq!(next(&["10.201.0.0/16,24"], true, &[], None), None);
-        let first = next(&DEFAULTS, true, &["fdc7:1bd2:201::/60"], None);
+        assert_eq!(next(&["10.201.0.0/16,24"], true, &[]), None);
+        let first = next(&DEFAULTS, true, &["fdc7:1bd2:201::/60"]);
         assert_eq!(first.as_deref(), Some("fdc7:1bd2:201:10::/64"));
     }
 
@@ -175,7 +138,6 @@ mod tests {
         #[test]
         fn pools_that_are_taken_one_after_the_other_never_overlap(
             holes in proptest::collection::vec((0u32..4096, 20u8..=32), 0..6),
-            start_at in proptest::option::of(0u8..16),
         ) {
             let default: [DefaultPool; 1] = ["10.201.0.0/20,24".parse().unwrap()];
             let hole = |(start, len): &(u32, u8)| {
@@ -183,11 +145,9 @@ mod tests {
                 Interval::from(IpNet::new(IpAddr::V4(start.into()), *len).unwrap())
             };
             let mut used: Vec<Interval> = holes.iter().map(hole).collect();
-            let mut last = start_at.map(|i| format!("10.201.{i}.0/24").parse().unwrap());
-            while let Some(pool) = next_free(&default, false, &used, last) {
+            while let Some(pool) = next_free(&default, false, &used) {
                 prop_assert!(used.iter().all(|taken| !taken.overlaps(pool.into())));
                 used.push(pool.into());
-                last = Some(pool);
             }
             // Each pool is used, or something is in its way.
             for i in 0..16 {

@@ -1,11 +1,11 @@
 //! The addresses that the daemon holds for Docker: its records, read once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use cni::ContainerId;
+use cni::{ContainerId, NetworkName};
 use ipam::{Interval, IpNet};
 
 use crate::ipam::pool::Pool;
@@ -13,12 +13,14 @@ use crate::records::Purpose;
 use crate::threads::lock;
 
 /// An attachment that holds an address for Docker, or may hold one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Held {
     /// Its container ID, which names its record.
     pub(crate) id: ContainerId,
     /// The pool.
     pub(crate) pool: Arc<Pool>,
+    /// The name of its chain's network, under which it is recorded.
+    pub(crate) network: NetworkName,
     /// What the address is for.
     pub(crate) purpose: Purpose,
     /// The name of the container, if Docker has told it.
@@ -27,7 +29,8 @@ pub(crate) struct Held {
     pub(crate) is_requested: bool,
     /// The start of its ADD, by the record.
     pub(crate) added: SystemTime,
-    /// The same, by the monotonic clock; `None` if an earlier daemon has made it.
+    /// The last time that Docker got the address, by the monotonic clock; `None` if it was from an
+    /// earlier daemon.
     pub(crate) since: Option<Instant>,
 }
 
@@ -38,7 +41,7 @@ pub(crate) enum Phase {
     Adding,
     /// Docker has the address.
     Given,
-    /// Docker had the address when it gave the pool back.
+    /// As `Given`; and Docker has since given back a gateway or pool that it may have belonged to.
     Left,
     /// It is being released.
     Releasing,
@@ -66,8 +69,8 @@ struct State {
 #[derive(Default)]
 pub(crate) struct AllHeld {
     state: Mutex<State>,
-    /// Notified after each release.
-    released: Condvar,
+    /// Notified after each ADD and each release.
+    changed: Condvar,
 }
 
 impl Held {
@@ -116,22 +119,30 @@ impl AllHeld {
             entry.ip = Some(ip);
             state.insert(entry);
         }
+        self.changed.notify_all();
     }
 
-    /// Notes that Docker has given a pool back. Returns what was the network's itself: the claim
-    /// of the subnet, and a gateway.
-    pub(crate) fn leave_pool(&self, pool: &str) -> Vec<Arc<Held>> {
+    /// Notes that Docker has given a pool back. What is held in its subnet may be another
+    /// network's.
+    pub(crate) fn leave_pool(&self, pool: &Pool) {
         let mut state = lock(&self.state);
         let entries = state.entries.values_mut();
-        let mut of_network = Vec::new();
-        for entry in entries.filter(|entry| entry.held.pool.text == pool) {
-            if entry.held.purpose != Purpose::Container {
-                of_network.push(Arc::clone(&entry.held));
-            } else if entry.phase == Phase::Given {
-                entry.phase = Phase::Left;
-            }
-        }
-        of_network
+        let of_subnet = entries.filter(|entry| entry.held.pool.shares_subnet_with(pool));
+        of_subnet.for_each(Entry::leave);
+    }
+
+    /// Notes that Docker has given a gateway back. It may be another network's.
+    pub(crate) fn leave_gateway(&self, id: &ContainerId) {
+        let mut state = lock(&self.state);
+        state.entries.get_mut(id).into_iter().for_each(Entry::leave);
+    }
+
+    /// Notes that Docker gets an address once more that it has given back; false if the address
+    /// isn't held any more, or was given once more already.
+    pub(crate) fn renew(&self, id: &ContainerId) -> bool {
+        let mut state = lock(&self.state);
+        let entry = state.entries.get_mut(id);
+        entry.is_some_and(|entry| entry.phase == Phase::Left && entry.renew())
     }
 
     /// The attachment that has this address of a pool.
@@ -141,13 +152,20 @@ impl AllHeld {
         Some(Arc::clone(&entry.held))
     }
 
-    /// True if Docker has this address as a gateway of a pool, and it isn't being released.
-    pub(crate) fn has_gateway(&self, pool: &str, ip: IpAddr) -> bool {
-        let state = lock(&self.state);
-        let entry = state.of(ip, |held| held.pool.text == pool);
-        entry.is_some_and(|entry| {
-            entry.held.purpose == Purpose::Gateway && entry.phase == Phase::Given
-        })
+    /// Notes that Docker gets a gateway of the pool's subnet once more; false if the address isn't
+    /// held as one. Waits while it is being reserved or released.
+    pub(crate) fn share_gateway(&self, pool: &Pool, ip: IpAddr) -> bool {
+        let is_meant =
+            |held: &Held| held.purpose == Purpose::Gateway && held.pool.shares_subnet_with(pool);
+        let is_changing = |state: &mut State| {
+            let phase = state.of(ip, is_meant).map(|entry| entry.phase);
+            matches!(phase, Some(Phase::Adding | Phase::Releasing))
+        };
+        let waited = self.changed.wait_while(lock(&self.state), is_changing);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        let id = state.of(ip, is_meant).map(|entry| entry.held.id.clone());
+        let entry = id.and_then(|id| state.entries.get_mut(&id));
+        entry.is_some_and(Entry::renew)
     }
 
     /// True if there is an attachment of this ID.
@@ -155,10 +173,11 @@ impl AllHeld {
         lock(&self.state).entries.contains_key(id)
     }
 
-    /// Notes that Docker doesn't have an address any more; false if it is being released already.
-    pub(crate) fn abandon(&self, id: &ContainerId) -> bool {
-        match lock(&self.state).entries.get_mut(id) {
-            Some(entry) if matches!(entry.phase, Phase::Given | Phase::Left) => {
+    /// Notes that Docker doesn't have an address any more; false if it is being released already,
+    /// or was given once more.
+    pub(crate) fn abandon(&self, held: &Arc<Held>) -> bool {
+        match lock(&self.state).entries.get_mut(&held.id) {
+            Some(entry) if entry.is_dockers() && Arc::ptr_eq(&entry.held, held) => {
                 entry.phase = Phase::Unreleased;
                 true
             }
@@ -172,7 +191,7 @@ impl AllHeld {
             let entry = state.entries.get(id);
             entry.is_some_and(|entry| entry.phase == Phase::Releasing)
         };
-        let waited = self.released.wait_while(lock(&self.state), is_running);
+        let waited = self.changed.wait_while(lock(&self.state), is_running);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         let entry = state.entries.get_mut(id);
         entry.map(|entry| entry.phase = Phase::Releasing).is_some()
@@ -186,7 +205,7 @@ impl AllHeld {
         } else if let Some(entry) = state.entries.get_mut(id) {
             entry.phase = Phase::Unreleased;
         }
-        self.released.notify_all();
+        self.changed.notify_all();
     }
 
     /// Forgets an attachment that holds nothing.
@@ -194,18 +213,45 @@ impl AllHeld {
         lock(&self.state).remove(id);
     }
 
-    /// All attachments in this phase, with their addresses.
-    pub(crate) fn in_phase(&self, phase: Phase) -> Vec<(Arc<Held>, Option<IpAddr>)> {
+    /// The attachments whose release has failed.
+    pub(crate) fn unreleased(&self) -> Vec<Arc<Held>> {
         let state = lock(&self.state);
         let entries = state.entries.values();
-        let entries = entries.filter(|entry| entry.phase == phase);
-        entries
-            .map(|entry| (Arc::clone(&entry.held), entry.ip))
+        let entries = entries.filter(|entry| entry.phase == Phase::Unreleased);
+        entries.map(|entry| Arc::clone(&entry.held)).collect()
+    }
+
+    /// What Docker may have lost: what it has had for at least this long, and the gateways and
+    /// claims that it has given back.
+    pub(crate) fn candidates(&self, age: Duration) -> Vec<(Arc<Held>, IpAddr)> {
+        let state = lock(&self.state);
+        let entries = state.entries.values();
+        let may_be_lost = entries
+            .filter(|entry| entry.is_left_by_network() || entry.held.is_older_than(age))
+            .filter(|entry| entry.is_dockers());
+        may_be_lost
+            .filter_map(|entry| Some((Arc::clone(&entry.held), entry.ip?)))
             .collect()
     }
 
-    /// The subnets of all pools that hold something, except those of failed releases of pools that
-    /// Docker doesn't have any more.
+    /// The subnets without a network configuration in which only gateways and claims are held that
+    /// Docker has given back, with these addresses.
+    pub(crate) fn left_subnets(&self) -> BTreeMap<IpNet, Vec<IpAddr>> {
+        let state = lock(&self.state);
+        let all = state.entries.values();
+        let (left, other): (Vec<_>, Vec<_>) = all.partition(|entry| entry.is_left_by_network());
+        let mut subnets: BTreeMap<IpNet, Vec<IpAddr>> = BTreeMap::new();
+        for entry in left {
+            let ips = subnets.entry(entry.held.pool.id.subnet).or_default();
+            ips.extend(entry.ip);
+        }
+        for entry in other {
+            subnets.remove(&entry.held.pool.id.subnet);
+        }
+        subnets
+    }
+
+    /// The subnets of all pools that hold something.
     pub(crate) fn subnets(&self) -> Vec<IpNet> {
         let state = lock(&self.state);
         let entries = state.entries.values();
@@ -224,6 +270,38 @@ impl AllHeld {
             state.lowest.clear();
             action();
         }
+    }
+}
+
+impl Entry {
+    /// True if Docker has the address, or may have it.
+    fn is_dockers(&self) -> bool {
+        matches!(self.phase, Phase::Given | Phase::Left)
+    }
+
+    /// True for a gateway or claim that Docker has given back.
+    fn is_left_by_network(&self) -> bool {
+        self.phase == Phase::Left && self.held.purpose != Purpose::Container
+    }
+
+    fn leave(&mut self) {
+        if self.phase == Phase::Given {
+            self.phase = Phase::Left;
+        }
+    }
+
+    /// Gives the address to Docker once more, if it isn't being released.
+    fn renew(&mut self) -> bool {
+        let is_dockers = self.is_dockers();
+        if is_dockers {
+            self.phase = Phase::Given;
+            // Who has asked Docker about the earlier value must not release this one.
+            self.held = Arc::new(Held {
+                since: Some(Instant::now()),
+                ..Held::clone(&self.held)
+            });
+        }
+        is_dockers
     }
 }
 

@@ -1,25 +1,24 @@
 //! Docker's IPAM driver: its parts, and the release of what it holds.
 
-use std::collections::HashSet;
 use std::collections::hash_map::{HashMap, RandomState};
 use std::fs;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
-use chain::record::record_of;
 use cni::{ContainerId, NetworkName};
-use ipam::IpNet;
 use state_files::names_in;
 
 use crate::command_line::CommandLine;
 use crate::docker::engine::Engine;
 use crate::ipam::chain_config::DIRECTORY;
-use crate::ipam::chains::{Chains, attachment};
+use crate::ipam::chains::Chains;
 use crate::ipam::held::{AllHeld, Held};
-use crate::ipam::pool::Pool;
+use crate::ipam::pool::{Pool, PoolId};
+use crate::ipam::pool_chain::PoolChain;
 use crate::records::Purpose;
 use crate::threads::lock;
 
@@ -32,10 +31,8 @@ pub(crate) struct IpamDriver {
     pools: Mutex<HashMap<String, Weak<Pool>>>,
     /// The networks of chains with records that can't be read.
     pub(crate) unread: Mutex<Vec<NetworkName>>,
-    /// The subnet of each family that was chosen last.
-    pub(crate) last_chosen: Mutex<[Option<IpNet>; 2]>,
-    /// The pools whose failed releases are being repeated.
-    pub(crate) busy: Mutex<HashSet<String>>,
+    /// Gets a message when Docker is to be asked soon what it has.
+    due: SyncSender<()>,
     /// Start of the container IDs of this process.
     prefix: String,
     next: AtomicU64,
@@ -43,15 +40,14 @@ pub(crate) struct IpamDriver {
 
 impl IpamDriver {
     /// A driver that knows no address.
-    pub(crate) fn new(arguments: &CommandLine) -> Arc<Self> {
+    pub(crate) fn new(arguments: &CommandLine, due: SyncSender<()>) -> Arc<Self> {
         Arc::new(Self {
-            chains: Chains::new(&arguments.cni_path),
+            chains: Chains::new(&arguments.cni_path, arguments.records()),
             arguments: arguments.clone(),
             held: AllHeld::default(),
             pools: Mutex::default(),
             unread: Mutex::default(),
-            last_chosen: Mutex::default(),
-            busy: Mutex::default(),
+            due,
             prefix: format!("docker-{}", random()),
             next: AtomicU64::new(0),
         })
@@ -67,11 +63,24 @@ impl IpamDriver {
         if let Some(pool) = pools.get(id).and_then(Weak::upgrade) {
             return Ok(pool);
         }
-        let pool = Pool::parse(id, &self.arguments, &self.chains.environment)?;
-        let pool = Arc::new(pool);
+        let pool = Arc::new(Pool::parse(id)?);
         pools.retain(|_, pool| pool.strong_count() > 0);
         pools.insert(id.to_owned(), Arc::downgrade(&pool));
         Ok(pool)
+    }
+
+    /// The pool of a new ID.
+    ///
+    /// # Errors
+    ///
+    /// A wrong value in the ID.
+    pub(crate) fn pool_of(&self, id: PoolId) -> Result<Arc<Pool>> {
+        self.pool(&Pool::of(id)?.text)
+    }
+
+    /// Asks Docker soon what it has. If a message waits already, that is enough.
+    pub(crate) fn sweep_soon(&self) {
+        let _ = self.due.try_send(());
     }
 
     /// The pool of an ID that Docker gives back; `None`, with a warning, if the text is no ID: an
@@ -86,6 +95,7 @@ impl IpamDriver {
     pub(crate) fn new_held(
         &self,
         pool: &Arc<Pool>,
+        chain: &PoolChain,
         purpose: Purpose,
         is_requested: bool,
         name: Option<&str>,
@@ -95,6 +105,7 @@ impl IpamDriver {
         Arc::new(Held {
             id: id.parse::<ContainerId>().expect("it is a container ID"),
             pool: Arc::clone(pool),
+            network: chain.network.clone(),
             purpose,
             name: name.map(str::to_owned),
             is_requested,
@@ -117,19 +128,12 @@ impl IpamDriver {
         if !self.held.begin_release(&held.id) {
             return Ok(());
         }
-        // The record is written before a delegate runs: without one, nothing is reserved.
-        let pool = &held.pool;
-        let record = record_of(&pool.state_dir, &pool.network, &attachment(&held.id));
-        let released = if matches!(record, Ok(None)) {
-            Ok(())
-        } else {
-            self.chains.del(held)
-        };
+        let released = self.chains.del(held);
         self.held.end_release(&held.id, released.is_ok());
         if held.pool.id.conflist.is_none() {
             self.held.while_unused(|| self.remove_directory());
         }
-        Ok(released?)
+        released
     }
 
     /// Removes the directory of reservations when nothing is reserved in it.

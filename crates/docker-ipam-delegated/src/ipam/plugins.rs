@@ -1,7 +1,13 @@
 //! Plugins that the daemon calls: their environment, and the log of what they write to stderr.
 
+use std::time::Duration;
+
 use chain::{Event, Observer};
 use cni::{DELEGATE, Environment, ROLLBACK};
+
+/// The longest that a plugin of either driver may take: the kubelet's default time for a runtime's
+/// call (`runtimeRequestTimeout`).
+pub(crate) const LONGEST: Duration = Duration::from_secs(120);
 
 /// `PATH` and the project's variables from the daemon's environment, but not those of a single
 /// call; and this `CNI_PATH`.

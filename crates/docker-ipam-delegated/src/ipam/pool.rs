@@ -1,25 +1,15 @@
 //! A pool, which is its ID: a JSON text that Docker stores and passes back with each call.
 
-use std::net::IpAddr;
-use std::path::PathBuf;
-
 use anyhow::{Context, Result};
-use cni::{Environment, NetworkName, Object};
+use cni::{NetworkName, Object};
 use ipam::{Interval, IpNet, Range};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::command_line::CommandLine;
-use crate::ipam::chain_config;
 use crate::ipam::requests::Options;
 
-/// The ID.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// The ID. Identical requests have identical IDs, so several networks may have the same one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PoolId {
-    /// Differs for each request, so that networks of one subnet have different pools.
-    #[serde(default)]
-    pub(crate) id: String,
     /// The subnet.
     pub(crate) subnet: IpNet,
     /// The sub-pool: addresses are given from this part, unless Docker requests another one.
@@ -28,117 +18,77 @@ pub(crate) struct PoolId {
     /// The network's options, which are facts for the chain.
     #[serde(default, skip_serializing_if = "Options::is_empty")]
     pub(crate) options: Options,
-    /// The network configuration whose chain serves the pool.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) conflist: Option<Conflist>,
+    /// The network configuration whose chain serves the pool. It is read at each request.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "conflist_name"
+    )]
+    pub(crate) conflist: Option<NetworkName>,
 }
 
-/// The part of a network configuration that an address needs.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Conflist {
-    /// Its name.
-    pub(crate) name: NetworkName,
-    /// Its version of the specification.
-    pub(crate) cni_version: String,
-    /// The `ipam` section, as it was when the network was made.
-    pub(crate) ipam: Box<RawValue>,
-    /// True if the chain is told the subnet, false if its selectors choose it.
-    pub(crate) is_given: bool,
-    /// The gateway of the chain's pool, which the chain gives to nobody.
-    pub(crate) gateway: IpAddr,
+/// The name of the network configuration. Earlier versions wrote an object, with a copy of the
+/// configuration.
+fn conflist_name<'de, D: Deserializer<'de>>(source: D) -> Result<Option<NetworkName>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Name(NetworkName),
+        Copy { name: NetworkName },
+    }
+    let (Written::Name(name) | Written::Copy { name }) = Written::deserialize(source)?;
+    Ok(Some(name))
 }
 
-/// A pool, with all that is needed for an address of it.
-#[derive(Debug)]
+/// A pool.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Pool {
-    /// The ID, as Docker has it.
+    /// The ID, as Docker gets it.
     pub(crate) text: String,
-    /// The ID, parsed.
+    /// The ID.
     pub(crate) id: PoolId,
-    /// The configuration of its chain, without anything of one address.
-    pub(crate) config: Object,
-    /// The name of the chain's network.
-    pub(crate) network: NetworkName,
-    /// The folder of the chain's records.
-    pub(crate) state_dir: PathBuf,
-    /// The addresses that are given without request, in ascending order; empty if a network
-    /// configuration has the pool, whose allocator chooses then.
-    pub(crate) given: Vec<Interval>,
+    /// The addresses that are given without request; `None` if a network configuration has the
+    /// pool, whose allocator chooses then.
+    pub(crate) given: Option<Interval>,
 }
 
 impl Pool {
-    /// The pool of this ID.
+    /// The pool of this ID, which this version or an earlier one has made.
     ///
     /// # Errors
     ///
     /// The text is no ID, or its values are wrong.
-    pub(crate) fn parse(
-        text: &str,
-        arguments: &CommandLine,
-        environment: &Environment,
-    ) -> Result<Self> {
+    pub(crate) fn parse(text: &str) -> Result<Self> {
         let id = serde_json::from_str(text);
-        let id = id.with_context(|| format!("PoolID: {text:?} is no pool of this daemon"))?;
-        Self::new(text.to_owned(), id, arguments, environment)
+        Self::of(id.with_context(|| format!("PoolID: {text:?} is no pool of this daemon"))?)
     }
 
-    /// A new pool.
+    /// The pool of this ID.
     ///
     /// # Errors
     ///
     /// A wrong value.
-    pub(crate) fn of(
-        id: PoolId,
-        arguments: &CommandLine,
-        environment: &Environment,
-    ) -> Result<Self> {
-        let text = serde_json::to_string(&id).expect("an ID is JSON");
-        Self::new(text, id, arguments, environment)
-    }
-
-    fn new(
-        text: String,
-        id: PoolId,
-        arguments: &CommandLine,
-        environment: &Environment,
-    ) -> Result<Self> {
-        let (config, given) = match &id.conflist {
-            None => (chain_config::own(arguments), given_of(id.subnet, id.range)?),
-            Some(conflist) => (
-                chain_config::of_conflist(conflist, &arguments.records())?,
-                Vec::new(),
-            ),
+    pub(crate) fn of(id: PoolId) -> Result<Self> {
+        let given = match &id.conflist {
+            None => Some(given_of(id.subnet, id.range)?),
+            Some(_) => None,
         };
-        let parsed = chain_config::parse(&config)?;
         Ok(Self {
-            text,
-            network: parsed.name().clone(),
-            state_dir: chain::record::state_dir(&parsed, environment)?,
+            text: serde_json::to_string(&id).expect("an ID is JSON"),
             id,
-            config,
             given,
         })
-    }
-
-    /// The default gateway.
-    pub(crate) fn gateway(&self) -> IpAddr {
-        match &self.id.conflist {
-            Some(conflist) => conflist.gateway,
-            None => second_of(self.id.subnet),
-        }
     }
 
     /// True if an address of this pool may be one of the other pool's: both have their reservations
     /// in the same directories.
     pub(crate) fn shares_addresses_with(&self, other: &Self) -> bool {
-        let name = |pool: &Self| {
-            pool.id
-                .conflist
-                .as_ref()
-                .map(|conflist| conflist.name.clone())
-        };
-        name(self) == name(other)
+        self.id.conflist == other.id.conflist
+    }
+
+    /// True if the pools are of the same subnet, and share its addresses.
+    pub(crate) fn shares_subnet_with(&self, other: &Self) -> bool {
+        self.id.subnet == other.id.subnet && self.shares_addresses_with(other)
     }
 }
 
@@ -154,23 +104,62 @@ pub(crate) fn whole(subnet: IpNet) -> Result<Range, cni::Error> {
 }
 
 /// The addresses of a subnet, or of a part of it, that are given without request: neither the
-/// subnet's own address, nor its broadcast address, nor the first address of the part.
-fn given_of(subnet: IpNet, range: Option<IpNet>) -> Result<Vec<Interval>> {
+/// subnet's own address nor its broadcast address.
+fn given_of(subnet: IpNet, range: Option<IpNet>) -> Result<Interval> {
     let all = whole(subnet)?.addresses();
     let Some(range) = range else {
-        return Ok(vec![all]);
+        return Ok(all);
     };
-    let part = Interval::from(range);
-    let behind_first = part.after(part.first()).filter(|_| part.size() > 2);
-    let given = behind_first.unwrap_or(part).intersection(all);
-    let given = given.with_context(|| {
+    let given = Interval::from(range).intersection(all);
+    given.with_context(|| {
         format!("SubPool: {range} has no address that can be given: the Pool {subnet} gives {all}")
-    })?;
-    Ok(vec![given])
+    })
 }
 
-fn second_of(subnet: IpNet) -> IpAddr {
-    let all = Interval::from(subnet);
-    let second = all.after(all.first());
-    second.map_or(all.first(), Interval::first)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(text: &str) -> String {
+        Pool::parse(text).unwrap().text
+    }
+
+    #[test]
+    fn an_id_of_an_earlier_version_is_the_same_pool() {
+        let own = r#"{"subnet":"10.1.0.0/24","range":"10.1.0.128/25","options":{"team":"shop"}}"#;
+        let earlier = own.replacen('{', r#"{"id":"3f51f5854bbee2a8","#, 1);
+        assert_eq!((id(own), id(&earlier)), (own.to_owned(), own.to_owned()));
+        let earlier = r#"{"id":"3f51f5854bbee2a8","subnet":"10.1.0.0/24","conflist":{"name":"web",
+            "cniVersion":"1.0.0","ipam":{"type":"host-local"},"isGiven":false,"gateway":"10.1.0.1"}}"#;
+        let named = r#"{"subnet":"10.1.0.0/24","conflist":"web"}"#;
+        assert_eq!(
+            (id(named), id(earlier)),
+            (named.to_owned(), named.to_owned())
+        );
+    }
+
+    #[test]
+    fn another_id_is_refused_by_name() {
+        for text in ["x", "{}", r#"{"subnet":"10.1.0.0/24","conflist":{}}"#] {
+            let refused = Pool::parse(text).unwrap_err().to_string();
+            assert!(
+                refused.starts_with(&format!("PoolID: {text:?}")),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_sub_pool_is_given_from_its_first_address_to_its_last() {
+        for (range, given) in [
+            (None, "10.1.0.1-10.1.0.254"),
+            (Some("10.1.0.128/25"), "10.1.0.128-10.1.0.254"),
+            (Some("10.1.0.0/25"), "10.1.0.1-10.1.0.127"),
+            (Some("10.1.0.4/30"), "10.1.0.4-10.1.0.7"),
+        ] {
+            let range = range.map(|range| range.parse().unwrap());
+            let all = given_of("10.1.0.0/24".parse().unwrap(), range).unwrap();
+            assert_eq!(all.to_string(), given);
+        }
+    }
 }

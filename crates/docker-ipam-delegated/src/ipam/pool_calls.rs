@@ -1,10 +1,13 @@
 //! Docker's calls for pools.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use serde_json::json;
 
 use crate::http::answer::Answer;
 use crate::ipam::ipam_driver::IpamDriver;
+use crate::ipam::pool_choice::Choice;
 use crate::ipam::requests::{PoolRequest, ReleasePool, RequestPool};
 
 impl IpamDriver {
@@ -13,26 +16,19 @@ impl IpamDriver {
     /// # Errors
     ///
     /// The request is wrong, or there is no such pool.
-    pub(crate) fn request_pool(&self, request: RequestPool) -> Result<Answer> {
-        let request = PoolRequest::read(request)?;
-        let pool = self.choose(&request)?;
+    pub(crate) fn request_pool(self: &Arc<Self>, request: RequestPool) -> Result<Answer> {
+        let Choice { pool, claim } = self.choose(&PoolRequest::read(request)?)?;
         let answer = json!({"PoolID": pool.text, "Pool": pool.id.subnet, "Data": {}});
-        Ok(Answer::of(&answer))
+        Ok(Answer::of(&answer).then(self.unless_delivered(claim)))
     }
 
-    /// `ReleasePool`: releases the claim of the subnet, and the gateway if the network's creation
-    /// has failed. Auxiliary addresses are the sweep's then.
-    ///
-    /// # Errors
-    ///
-    /// One of them can't be released now.
-    pub(crate) fn release_pool(&self, request: &ReleasePool) -> Result<Answer> {
-        let Some(pool) = self.known_pool(&request.pool_id) else {
-            return Ok(Answer::nothing());
-        };
-        let of_network = self.held.leave_pool(&pool.text).into_iter();
-        let released = of_network.map(|held| self.release(&held));
-        released.fold(Ok(()), Result::and)?;
-        Ok(Answer::nothing())
+    /// `ReleasePool`. Other networks may have the same pool, or the same gateway: the sweep releases
+    /// what none of them has.
+    pub(crate) fn release_pool(&self, request: &ReleasePool) -> Answer {
+        if let Some(pool) = self.known_pool(&request.pool_id) {
+            self.held.leave_pool(&pool);
+        }
+        self.sweep_soon();
+        Answer::nothing()
     }
 }

@@ -54,6 +54,7 @@ impl IpamDriver {
     /// Takes in a record; false if it can't be read.
     fn take_in(&self, record: ListedRecord) -> bool {
         let ListedRecord {
+            network,
             attachment,
             file,
             content,
@@ -89,6 +90,7 @@ impl IpamDriver {
         let held = Held {
             id,
             pool,
+            network,
             purpose: line.purpose,
             name: line.name,
             is_requested: line.address.is_some(),

@@ -75,6 +75,10 @@ impl PoolRequest {
             space != GLOBAL,
             "networks of a swarm get no addresses from this node: use Docker's own IPAM driver"
         );
+        ensure!(
+            space == LOCAL,
+            "AddressSpace: {space:?} is no address space of this daemon, which has {LOCAL:?}"
+        );
         let subnet = match (request.pool.as_str(), request.sub_pool.as_str()) {
             ("", "") => None,
             ("", range) => bail!("SubPool: {range} without a Pool that it is a part of"),
@@ -148,11 +152,11 @@ pub(crate) fn refuse_ends(subnet: IpNet, ip: IpAddr) -> Result<()> {
 ///
 /// The reason, naming the address.
 pub(crate) fn refuse_last(
-    given: &[Interval],
+    given: Option<Interval>,
     range: Option<IpNet>,
     gateway: Option<IpAddr>,
 ) -> Result<()> {
-    if let (Some(range), [only], Some(gateway)) = (range, given, gateway) {
+    if let (Some(range), Some(only), Some(gateway)) = (range, given, gateway) {
         ensure!(
             only.size() > 1 || !only.contains(gateway),
             "Address: {gateway} is the only address of the SubPool {range}; as the gateway, it \
@@ -174,7 +178,7 @@ mod tests {
     #[test]
     fn a_request_is_read_whole() {
         let request = read(
-            r#"{"AddressSpace":"a","Pool":"10.1.2.3/16","SubPool":"10.1.5.0/24","Options":{"conflist":"web","x":"y"}}"#,
+            r#"{"AddressSpace":"ipam-delegated-local","Pool":"10.1.2.3/16","SubPool":"10.1.5.0/24","Options":{"conflist":"web","x":"y"}}"#,
         );
         let request = request.unwrap();
         let (subnet, range) = request.subnet.unwrap();
@@ -191,22 +195,26 @@ mod tests {
         for (body, message) in [
             (r#"{"Pool":"10.1.0.0/16"}"#, "AddressSpace is missing"),
             (
-                r#"{"AddressSpace":"a","SubPool":"10.1.0.0/24"}"#,
+                r#"{"AddressSpace":"other","Pool":"10.1.0.0/16"}"#,
+                "AddressSpace: \"other\" is no address space of this daemon, which has \"ipam-delegated-local\"",
+            ),
+            (
+                r#"{"AddressSpace":"ipam-delegated-local","SubPool":"10.1.0.0/24"}"#,
                 "SubPool: 10.1.0.0/24 without a Pool that it is a part of",
             ),
             (
-                r#"{"AddressSpace":"a","Pool":"10.1.0.0"}"#,
+                r#"{"AddressSpace":"ipam-delegated-local","Pool":"10.1.0.0"}"#,
                 "Pool: \"10.1.0.0\" is no subnet (such as 10.1.0.0/16)",
             ),
             (
-                r#"{"AddressSpace":"a","Pool":"10.1.0.0/24","SubPool":"10.1.0.0/16"}"#,
+                r#"{"AddressSpace":"ipam-delegated-local","Pool":"10.1.0.0/24","SubPool":"10.1.0.0/16"}"#,
                 "SubPool: 10.1.0.0/16 is no part of the Pool 10.1.0.0/24",
             ),
         ] {
             assert_eq!(read(body).unwrap_err(), message);
         }
         assert!(
-            read(r#"{"AddressSpace":"a","Options":{"conflist":"../x"}}"#)
+            read(r#"{"AddressSpace":"ipam-delegated-local","Options":{"conflist":"../x"}}"#)
                 .unwrap_err()
                 .starts_with("option conflist=../x: ")
         );

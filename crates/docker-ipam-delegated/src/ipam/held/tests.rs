@@ -1,28 +1,23 @@
 use std::thread;
 
-use clap::Parser;
-use cni::Environment;
-
 use super::*;
-use crate::command_line::CommandLine;
 use crate::ipam::pool::PoolId;
 
 fn pool(subnet: &str, range: Option<&str>) -> Arc<Pool> {
     let id = PoolId {
-        id: String::new(),
         subnet: subnet.parse().unwrap(),
         range: range.map(|text| text.parse().unwrap()),
         options: [].into(),
         conflist: None,
     };
-    let arguments = CommandLine::parse_from(["docker-ipam-delegated"]);
-    Arc::new(Pool::of(id, &arguments, &Environment::default()).unwrap())
+    Arc::new(Pool::of(id).unwrap())
 }
 
 fn held(pool: &Arc<Pool>, id: &str) -> Arc<Held> {
     Arc::new(Held {
         id: id.parse().unwrap(),
         pool: Arc::clone(pool),
+        network: "docker-local".parse().unwrap(),
         purpose: Purpose::Container,
         name: None,
         is_requested: false,
@@ -90,21 +85,73 @@ fn a_release_waits_for_one_that_runs() {
     }
 }
 
-#[test]
-fn a_pool_is_left_with_what_is_the_networks_own() {
-    let (all, pool) = (AllHeld::default(), pool("10.1.0.0/24", None));
-    let gateway = Arc::new(Held {
-        purpose: Purpose::Gateway,
-        ..Arc::into_inner(held(&pool, "a")).unwrap()
+/// Holds an address for Docker.
+fn give(all: &AllHeld, pool: &Arc<Pool>, id: &str, purpose: Purpose, text: &str) -> Arc<Held> {
+    let held = Arc::new(Held {
+        purpose,
+        ..Held::clone(&held(pool, id))
     });
-    for (held, ip) in [
-        (&gateway, ip("10.1.0.1")),
-        (&held(&pool, "b"), ip("10.1.0.2")),
-    ] {
-        all.begin(held, ip).unwrap();
-        all.given(&held.id, ip);
+    all.begin(&held, ip(text)).unwrap();
+    all.given(&held.id, ip(text));
+    held
+}
+
+fn candidates(all: &AllHeld) -> Vec<IpAddr> {
+    let lost = all.candidates(Duration::from_secs(600)).into_iter();
+    lost.map(|(_, ip)| ip).collect()
+}
+
+#[test]
+fn what_a_network_gives_back_of_its_own_may_be_lost_at_once_until_it_is_given_again() {
+    let all = AllHeld::default();
+    let whole = pool("10.1.0.0/24", None);
+    let part = pool("10.1.0.0/24", Some("10.1.0.128/25"));
+    let gateway = give(&all, &whole, "a", Purpose::Gateway, "10.1.0.1");
+    give(&all, &whole, "b", Purpose::Container, "10.1.0.2");
+    assert_eq!(candidates(&all), [""; 0].map(ip));
+    all.leave_gateway(&gateway.id);
+    assert_eq!(candidates(&all), [ip("10.1.0.1")]);
+    let seen = all.candidates(Duration::ZERO);
+    // It is its subnet's, whatever the range.
+    assert!(all.share_gateway(&part, ip("10.1.0.1")));
+    assert!(!all.share_gateway(&pool("10.1.0.0/23", None), ip("10.1.0.1")));
+    assert!(!all.share_gateway(&whole, ip("10.1.0.2")));
+    assert_eq!(candidates(&all), [""; 0].map(ip));
+    // An earlier look doesn't release it.
+    assert!(
+        seen.iter()
+            .all(|(held, _)| held.id != gateway.id || !all.abandon(held))
+    );
+    all.leave_pool(&part);
+    assert_eq!(candidates(&all), [ip("10.1.0.1")]);
+}
+
+#[test]
+fn a_subnet_is_left_when_only_a_networks_own_is_held_in_it() {
+    let all = AllHeld::default();
+    let (left, used) = (pool("10.1.0.0/24", None), pool("10.2.0.0/24", None));
+    for (i, pool) in [&left, &used].into_iter().enumerate() {
+        give(
+            &all,
+            pool,
+            &format!("s{i}"),
+            Purpose::Subnet,
+            &format!("10.{}.0.0", i + 1),
+        );
+        give(
+            &all,
+            pool,
+            &format!("g{i}"),
+            Purpose::Gateway,
+            &format!("10.{}.0.1", i + 1),
+        );
     }
-    let left = all.leave_pool(&pool.text);
-    assert!(left.len() == 1 && left[0].id == gateway.id);
-    assert_eq!(all.in_phase(Phase::Left)[0].1, Some(ip("10.1.0.2")));
+    give(&all, &used, "c", Purpose::Container, "10.2.0.2");
+    assert!(all.left_subnets().is_empty());
+    all.leave_pool(&left);
+    all.leave_pool(&used);
+    let subnets: Vec<IpNet> = all.left_subnets().into_keys().collect();
+    assert_eq!(subnets, [left.id.subnet]);
+    assert!(all.renew(&"s0".parse().unwrap()) && !all.renew(&"s0".parse().unwrap()));
+    assert!(all.left_subnets().is_empty());
 }

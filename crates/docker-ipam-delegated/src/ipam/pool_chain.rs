@@ -1,0 +1,131 @@
+//! The chain that serves a pool. That of a network configuration is read at each request, as by
+//! every other runtime: a change of the configuration reaches running networks.
+
+use std::net::IpAddr;
+
+use anyhow::{Result, bail, ensure};
+use cni::{NetworkName, Object, code};
+use ipam::{Interval, IpNet, Range};
+
+use crate::ipam::chain_config;
+use crate::ipam::conflists;
+use crate::ipam::ipam_driver::IpamDriver;
+use crate::ipam::pool::{Pool, whole};
+use crate::ipam::requests::Options;
+
+/// The chain of a pool.
+#[derive(Debug)]
+pub(crate) struct PoolChain {
+    /// Its configuration, without anything of one address.
+    pub(crate) config: Object,
+    /// The name of its network, under which its attachments are recorded.
+    pub(crate) network: NetworkName,
+    /// True if the chain is told the subnet, false if its selectors choose it.
+    pub(crate) is_given: bool,
+    /// The default gateway. A chain of a network configuration gives it to nobody.
+    pub(crate) gateway: IpAddr,
+}
+
+impl IpamDriver {
+    /// The chain of a pool, as it is configured now.
+    ///
+    /// # Errors
+    ///
+    /// There is no such network configuration; its selectors don't choose the pool's subnet, or
+    /// have no address of its sub-pool.
+    pub(crate) fn chain_of(&self, pool: &Pool) -> Result<PoolChain> {
+        let id = &pool.id;
+        let (config, is_given, gateway) = match &id.conflist {
+            None => {
+                // As with Docker's own driver, the lowest address that is given.
+                let lowest = pool.given.map_or(id.subnet.addr(), Interval::first);
+                (chain_config::own(&self.arguments), false, lowest)
+            }
+            Some(name) => {
+                let config = self.config_of(name)?;
+                let own = self.own_ranges(&config, &id.options)?;
+                let of_subnet: Vec<&Range> = of_subnet(&own, id.subnet).collect();
+                if let Some(first) = of_subnet.first() {
+                    refuse_empty(&of_subnet, id.range)?;
+                    (config, false, first.gateway())
+                } else {
+                    let gateway = self.given_gateway(name, &config, pool)?;
+                    (config, true, gateway)
+                }
+            }
+        };
+        Ok(PoolChain {
+            network: chain_config::parse(&config)?.name().clone(),
+            config,
+            is_given,
+            gateway,
+        })
+    }
+
+    /// The ranges of the pools that the selectors of a configuration choose without a requested
+    /// subnet.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::chain_of`].
+    pub(crate) fn chosen(&self, name: &NetworkName, options: &Options) -> Result<Vec<Range>> {
+        let config = self.config_of(name)?;
+        Ok(self.chains.ask(&config, None, options)?.unwrap_or_default())
+    }
+
+    fn config_of(&self, name: &NetworkName) -> Result<Object> {
+        let list = conflists::find(&self.arguments.conf_dir, name.as_str())?;
+        chain_config::of_conflist(&list, name, &self.arguments.records())
+    }
+
+    /// The ranges that the configuration has by itself. A subnet of theirs is not passed to it: it
+    /// would be a duplicate.
+    fn own_ranges(&self, config: &Object, options: &Options) -> Result<Vec<Range>> {
+        match self.chains.ask(config, None, options) {
+            // Without a requested subnet, the configuration has no pool to choose.
+            Err(error) if error.code == code::INVALID_CONFIG => Ok(Vec::new()),
+            other => Ok(other?.unwrap_or_default()),
+        }
+    }
+
+    /// The gateway of a subnet that is passed to the selectors.
+    fn given_gateway(&self, name: &NetworkName, config: &Object, pool: &Pool) -> Result<IpAddr> {
+        let subnet = pool.id.subnet;
+        let Some(chosen) = self.chains.ask(config, Some(subnet), &pool.id.options)? else {
+            return Ok(whole(subnet)?.gateway());
+        };
+        let Some(found) = of_subnet(&chosen, subnet).next() else {
+            let chosen = list_of(&chosen);
+            bail!("conflist {name} has no pool of {subnet}; it chooses {chosen}");
+        };
+        Ok(found.gateway())
+    }
+}
+
+fn of_subnet(ranges: &[Range], subnet: IpNet) -> impl Iterator<Item = &Range> {
+    ranges.iter().filter(move |range| range.subnet() == subnet)
+}
+
+/// Refuses a sub-pool that has none of the addresses of these ranges.
+fn refuse_empty(ranges: &[&Range], part: Option<IpNet>) -> Result<()> {
+    let Some(part) = part else {
+        return Ok(());
+    };
+    let given: Vec<&Interval> = ranges.iter().flat_map(|range| range.given()).collect();
+    let texts: Vec<String> = given.iter().map(ToString::to_string).collect();
+    ensure!(
+        given.iter().any(|interval| interval.overlaps(part.into())),
+        "SubPool: {part} has no address that can be given: the Pool gives {}",
+        texts.join(", ")
+    );
+    Ok(())
+}
+
+/// The subnets of these ranges, for a message.
+pub(crate) fn list_of(chosen: &[Range]) -> String {
+    if chosen.is_empty() {
+        return "none".to_owned();
+    }
+    let subnets = chosen.iter().map(|range| range.subnet().to_string());
+    subnets.collect::<Vec<_>>().join(", ")
+}
