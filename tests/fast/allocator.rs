@@ -160,10 +160,6 @@ fn a_full_pool_is_named_with_its_size_and_the_addresses_of_other_pools_are_relea
         ("b", "10.1.0.3 10.3.0.1"),
         ("c", "10.1.0.4 10.3.0.2"),
     ] {
-        sandbox
-            .allocator_call("STATUS", "-", &pools)
-            .run()
-            .nothing();
         assert_eq!(add(&sandbox, container, &pools), ips);
     }
     let error = sandbox.allocator_call("ADD", "d", &pools).run().error();
@@ -176,14 +172,10 @@ fn a_full_pool_is_named_with_its_size_and_the_addresses_of_other_pools_are_relea
         ["10.1.0.2", "10.1.0.3", "10.1.0.4"]
     );
 
-    let error = sandbox.allocator_call("STATUS", "-", &pools).run().error();
-    assert_eq!((&error["code"], &error["msg"]), (&json!(50), &json!(told)));
-
+    // Kubernetes evicts the pods of a node that isn't ready.
+    let status = sandbox.allocator_call("STATUS", "-", &pools).run();
+    status.nothing();
     sandbox.allocator_call("DEL", "b", &pools).run().nothing();
-    sandbox
-        .allocator_call("STATUS", "-", &pools)
-        .run()
-        .nothing();
     // The refused ADD advanced the rotation of the first pool.
     assert_eq!(add(&sandbox, "d", &pools), "10.1.0.6 10.3.0.1");
 }
@@ -194,15 +186,9 @@ fn a_reserved_gateway_doesnt_count_as_an_address_of_the_pool() {
     let pools = json!([{"subnet": "10.1.0.0/30"}]);
     fs::create_dir_all(sandbox.data_dir().join("testnet")).unwrap();
     fs::write(sandbox.data_dir().join("testnet/10.1.0.1"), "router").unwrap();
-    sandbox
-        .allocator_call("STATUS", "-", &pools)
-        .run()
-        .nothing();
     assert_eq!(add(&sandbox, "a", &pools), "10.1.0.2");
-    assert_eq!(
-        sandbox.allocator_call("STATUS", "-", &pools).run().code(),
-        50
-    );
+    let full = sandbox.allocator_call("ADD", "b", &pools).run();
+    full.refused(11, "all 1 are reserved");
 }
 
 #[test]
@@ -382,9 +368,7 @@ fn a_full_pool_gives_out_its_empty_files_and_gc_removes_the_other_torn_ones() {
             gc(&sandbox, &pools, &["c0", "c1", "c2", "c3", "c4"]).nothing();
             assert_eq!(sandbox.reserved("testnet").len(), 4);
         }
-        call("STATUS", "-").nothing();
         assert_eq!(call("ADD", "d").ips(), ["10.1.0.4"]);
         assert_eq!(call("ADD", "e").code(), 11);
-        assert_eq!(call("STATUS", "-").code(), 50);
     }
 }

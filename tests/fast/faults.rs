@@ -131,11 +131,11 @@ fn a_read_only_disk_fails_every_change_and_the_error_names_the_path() {
     let mut elsewhere = sandbox.config("1.1.0", &[], &json!({ "dataDir": disk.join("new") }));
     elsewhere["prevResult"] = json!({"pools": [{"subnet": "10.1.0.0/24"}]});
     let new = disk.join("new/testnet");
-    for (command, code, named) in [("ADD", 5, &new), ("STATUS", 50, &disk)] {
+    for (command, code) in [("ADD", 5), ("STATUS", 50)] {
         let call = sandbox.call("ipam-da-host-local", command, &elsewhere);
         let error = call.run_on(&node).error();
         assert_eq!(error["code"], code, "{error}");
-        names_the_path(&error, named);
+        names_the_path(&error, &new);
     }
 }
 

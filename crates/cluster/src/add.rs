@@ -29,9 +29,7 @@ pub fn add(
     let completion = Completion::read(config, &config.ipam()?)?;
     let pools = NamedPool::read(store, config)?;
     if pools.is_empty() {
-        return Err(Error::config(
-            "prevResult.pools is missing or empty: a selector must stand before this allocator",
-        ));
+        return Err(ipam::without_pools());
     }
     let mut addition = Addition {
         store,
@@ -76,7 +74,7 @@ impl Addition<'_> {
             Some(ip) => self.requested(ip, pool)?,
             None => self.any(pool)?,
         };
-        tracing::debug!(%ip, pool = pool.name, "claimed");
+        tracing::debug!(%ip, pool = pool.describe(), "reserved");
         let range = pool.pool.ranges.range_of(ip);
         let range = range.expect("the address is one of the pool's");
         Ok(IpConfig::new(
@@ -183,8 +181,9 @@ impl Addition<'_> {
         let key_of_error =
             |key: &AddressKey, why: &StoreError| format!("{key} is not undone: {why}");
         for held in &self.created {
-            if let Err(why) = until_answered(self.store, |store| store.release(held)) {
-                left.push(key_of_error(&held.key, &why));
+            match until_answered(self.store, |store| store.release(held)) {
+                Ok(_) => held.log_release(),
+                Err(why) => left.push(key_of_error(&held.key, &why)),
             }
         }
         if let Some(key) = self.unsettled.take() {
@@ -212,6 +211,7 @@ impl Addition<'_> {
             return Ok(false);
         };
         until_answered(self.store, |store| store.release(&held))?;
+        held.log_release();
         Ok(true)
     }
 }

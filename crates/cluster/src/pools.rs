@@ -35,17 +35,29 @@ impl NamedPool {
     ///
     /// # Errors
     ///
+    /// As [`Self::complete`].
+    pub(crate) fn read(store: &mut dyn Store, config: &NetworkConfig) -> Result<Vec<Self>, Error> {
+        Self::complete(store, Pools::of_call(config)?, config.name())
+    }
+
+    /// Reads pools of a call of this network, with the definitions of those that have only a name.
+    ///
+    /// # Errors
+    ///
     /// Code 7 for an invalid pool, for a name without a definition, and for pools that overlap;
     /// those of the store.
-    pub(crate) fn read(store: &mut dyn Store, config: &NetworkConfig) -> Result<Vec<Self>, Error> {
-        let mut entries = Pools::of_call(config)?.into_entries();
+    pub(crate) fn complete(
+        store: &mut dyn Store,
+        pools: Pools,
+        network: &NetworkName,
+    ) -> Result<Vec<Self>, Error> {
+        let mut entries = pools.into_entries();
         for (i, entry) in entries.iter_mut().enumerate() {
             if !Pool::has_ranges(entry) {
                 let path = format!("prevResult.pools[{i}]");
                 complete(store, entry, &path)?;
             }
         }
-        let network = config.name();
         let pools = Pools::new(entries).read()?.into_iter().enumerate();
         pools
             .map(|(index, pool)| {

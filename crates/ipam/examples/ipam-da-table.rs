@@ -74,12 +74,9 @@ impl Plugin for IpamDaTable {
 
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
         let try_out = || {
-            let table = Table::open(call)?;
-            for pool in &Pools::of_call(&call.config)?.read()? {
-                table.next_free(pool)?;
-            }
+            Pools::of_call(&call.config)?.read()?;
             // Fails if the disk is full or read-only.
-            table.save()
+            Table::open(call)?.save()
         };
         let code = code::UNAVAILABLE;
         try_out().map_err(|error| Error { code, ..error })?;

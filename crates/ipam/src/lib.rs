@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod all_or_nothing;
+mod alternatives;
 mod completion;
 mod disjoint;
 mod exclude;
@@ -19,6 +20,7 @@ mod selector;
 mod subnet;
 
 pub use all_or_nothing::all_or_nothing;
+pub use alternatives::{serve_any_add, with_alternatives, without_pools};
 pub use completion::{Completion, read_routes};
 pub use disjoint::Disjoint;
 pub use interval::{Interval, in_family};
@@ -28,7 +30,7 @@ pub use pool_ranges::range_objects;
 pub use pools::Pools;
 pub use range::{ADDRESS_KEYS, RANGE_KEYS, Range, refuse_unclear_keys};
 pub use range_set::RangeSet;
-pub use requests::{RequestedAddress, requests, unserved};
+pub use requests::{RequestedAddress, requests};
 pub use rotation::{Candidate, first_free};
 pub use routes::Route;
 pub use selector::{Selector, SelectorPlugin, pools_or_nothing};

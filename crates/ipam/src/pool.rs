@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use cni::{Error, Excerpt, NetworkName, Object};
+use cni::{Error, Excerpt, NetworkName, Object, code};
 use serde_json::value::RawValue;
 
 use crate::pool_name::NAME_MAX;
@@ -122,6 +122,18 @@ impl Pool {
             Some(name) => format!("pool {name} ({ranges})"),
             None => format!("pool {place} of network {network} ({ranges})"),
         }
+    }
+
+    /// Refuses a pool that has no address to give even if nothing is reserved.
+    ///
+    /// # Errors
+    ///
+    /// Code 50: all of its addresses are excluded, and none is requested.
+    pub fn refuse_empty(&self, network: &NetworkName, place: usize) -> Result<(), Error> {
+        if self.requested.is_none() && self.ranges.capacity() == 0 {
+            return Err(self.exhausted(network, place, code::UNAVAILABLE));
+        }
+        Ok(())
     }
 
     /// The error, of this code, that the pool has no address left.

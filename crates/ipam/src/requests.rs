@@ -40,7 +40,7 @@ fn of_args(call: &Call<'_>) -> Result<Option<RequestedAddress>, Error> {
         .map(|text| match parse_address(text) {
             Some(ip) => Ok(RequestedAddress {
                 ip,
-                source: "CNI_ARGS".to_owned(),
+                source: "IP of CNI_ARGS".to_owned(),
             }),
             None => Err(Error::environment(format!(
                 "CNI_ARGS: IP={text:?} is no IP address"
@@ -67,18 +67,6 @@ fn of_config(config: &NetworkConfig) -> Result<Vec<RequestedAddress>, Error> {
     Ok(requests)
 }
 
-/// The error, of code 7, for requests that no pool serves.
-pub fn unserved(requests: &[RequestedAddress]) -> Error {
-    let list: Vec<String> = requests
-        .iter()
-        .map(|RequestedAddress { ip, source }| format!("{source}: {ip}"))
-        .collect();
-    Error::config(format!(
-        "{} is in no range, or in one that serves another request",
-        list.join(", ")
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,7 +87,7 @@ mod tests {
         assert_eq!(
             requested("IP=10.0.0.5", config).unwrap(),
             [
-                "CNI_ARGS: 10.0.0.5",
+                "IP of CNI_ARGS: 10.0.0.5",
                 "args.cni.ips[0]: 10.0.0.6",
                 "runtimeConfig.ips[0]: fd00::5"
             ]

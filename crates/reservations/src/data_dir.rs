@@ -9,7 +9,6 @@ use state_files::{FileId, MOST_RACES, parsed_names_in};
 
 use crate::directory::Directory;
 use crate::lock::Lock;
-use crate::new_file;
 use crate::store::Store;
 
 /// The folder of the reservations, and the network that uses them.
@@ -63,28 +62,6 @@ impl<'a> DataDir<'a> {
         let data_dir = &self.0.data_dir;
         // A file with any other name holds no reservations.
         parsed_names_in(data_dir).map_err(|error| Error::io(data_dir.display(), error))
-    }
-
-    /// Opens the directory of this name and locks it, as ADD does. `None` if it is missing
-    /// and ADD could make it: its nearest parent is tried.
-    ///
-    /// # Errors
-    ///
-    /// Code 5, naming the path.
-    pub fn open_as_add_would(&self, name: &NetworkName) -> Result<Option<Store<'_>>, Error> {
-        let store = self.open_all(&[name], Directory::open)?.pop();
-        if store.is_some() {
-            return Ok(store);
-        }
-        let path = self.path_of(name);
-        for path in path.ancestors().skip(1) {
-            let failed = |error: io::Error| Error::io(path.display(), error);
-            if let Some(directory) = Directory::open(path).map_err(failed)? {
-                new_file::try_unnamed(&directory).map_err(failed)?;
-                break;
-            }
-        }
-        Ok(None)
     }
 
     /// The directory of this name, if there is one.
@@ -143,6 +120,16 @@ impl<'a> DataDir<'a> {
 pub struct Stores<'a>(Vec<Store<'a>>);
 
 impl<'a> Stores<'a> {
+    /// Verifies that a reservation could be made in each of them, and leaves nothing behind.
+    ///
+    /// # Errors
+    ///
+    /// Code 5, naming the path of each that can't be used.
+    pub fn verify_writable(&self) -> Result<(), Error> {
+        let stores = self.0.iter();
+        Error::all_as_one(stores.filter_map(|store| store.verify_writable().err()))
+    }
+
     /// The store that this name leads to.
     pub fn get(&self, name: &NetworkName) -> Option<&Store<'a>> {
         self.0.iter().find(|store| store.is_named(name))

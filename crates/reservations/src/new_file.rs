@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 
-use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, accessat, linkat, openat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
 use rustix::io::Errno;
 
 use crate::directory::Directory;
@@ -72,18 +72,6 @@ impl Drop for NewFile<'_> {
         if self.unnamed.is_none() {
             // The next writer removes it otherwise.
             let _ = self.directory.remove(UNFINISHED);
-        }
-    }
-}
-
-/// Verifies that files can be made in the directory, and leaves none. Where every file must have
-/// a name, only the permission is checked.
-pub(crate) fn try_unnamed(directory: &Directory) -> io::Result<()> {
-    match open_unnamed(directory)? {
-        Some(mut file) => file.write_all(b"x"),
-        None => {
-            let folder = directory.folder();
-            Ok(accessat(folder, ".", Access::WRITE_OK, AtFlags::empty())?)
         }
     }
 }

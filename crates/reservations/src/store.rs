@@ -118,18 +118,6 @@ impl<'a> Store<'a> {
         reserve().map_err(|error| self.unusable(error))
     }
 
-    /// True if [`Self::reserve_first`] would find an address.
-    ///
-    /// # Errors
-    ///
-    /// Code 5, naming the path.
-    pub fn has_free(&self, candidates: &[Candidate<'_>]) -> Result<bool, Error> {
-        let taken = self.directory.addresses();
-        let mut taken = taken.map_err(|error| self.unusable(error))?;
-        Ok(ipam::first_free(candidates, &mut taken).is_some()
-            || self.first_empty(candidates, &taken).is_some())
-    }
-
     /// The rotation of this name.
     pub fn rotation(&self, name: &str) -> RotationFile {
         RotationFile::open(&self.directory, name)

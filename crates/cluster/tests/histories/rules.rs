@@ -62,17 +62,29 @@ fn a_pool_gives_each_address_once_and_then_says_that_it_is_full() {
     assert_eq!(refused.msg, msg);
     let environment = Environment::default();
     let keys = json!({"prevResult": {"cniVersion": "1.1.0", "pools": blue()}});
-    let status = || {
+    let mut store = cluster.store(Faults::default(), 0);
+    // Kubernetes evicts the pods of a node that isn't ready.
+    cluster::status(&mut store, "x", &call(&environment, &keys)).unwrap();
+}
+
+#[test]
+fn a_status_fails_if_no_alternative_has_a_definition_with_addresses() {
+    let cluster = cluster_of_blue();
+    let none = r#"{"subnet":"10.1.0.0/30","exclude":["10.1.0.0/30"]}"#;
+    cluster.define("none", none);
+    let environment = Environment::default();
+    let status = |names: &[&str]| {
+        let alternatives: Vec<Value> = names.iter().map(|name| json!([{"name": name}])).collect();
+        let keys = json!({"prevResult": {"cniVersion": "1.1.0", "alternatives": alternatives}});
         let mut store = cluster.store(Faults::default(), 0);
         cluster::status(&mut store, "x", &call(&environment, &keys))
     };
-    let unavailable = status().unwrap_err();
-    assert_eq!(
-        (unavailable.code, &*unavailable.msg),
-        (code::UNAVAILABLE, msg)
-    );
-    calls.del(&node("a"), "c0", &json!({})).unwrap();
-    status().unwrap();
+    status(&["missing", "none", "blue"]).unwrap();
+    let refused = status(&["missing", "none"]).unwrap_err();
+    assert_eq!(refused.code, code::UNAVAILABLE);
+    for part in ["no pool \"missing\"", "all 0 are reserved, 2 are excluded"] {
+        assert!(refused.msg.contains(part), "{refused}");
+    }
 }
 
 #[test]

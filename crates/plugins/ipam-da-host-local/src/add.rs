@@ -20,7 +20,7 @@ pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult
         pools,
     } = Prepared::read(call)?;
     if pools.is_empty() {
-        return Err(Prepared::without_pools());
+        return Err(ipam::without_pools());
     }
     let network = call.config.name();
     let mut names: Vec<&NetworkName> = pools.iter().map(|pool| pool.directory(network)).collect();
@@ -35,7 +35,7 @@ pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult
         &mut allocation,
         pools.iter().enumerate(),
         |allocation, (place, pool)| Ok((pool, allocation.give(place, pool)?)),
-        |allocation, (pool, ip)| allocation.store(pool).release(ip.ip()),
+        |allocation, (pool, ip)| allocation.take_back(pool, ip.ip()),
     )?;
     Ok(completion.with_ips(given.into_iter().map(|(_, ip)| ip)))
 }
@@ -64,14 +64,6 @@ impl<'a> Prepared<'a> {
             pools: Pools::of_call(config)?.read()?,
         })
     }
-
-    /// The error of an ADD without pools.
-    pub(crate) fn without_pools() -> Error {
-        Error::config(
-            "prevResult.pools is missing or empty: \
-             a selector such as ipam-ds-ranges must come before this allocator",
-        )
-    }
 }
 
 /// Addresses for one attachment, while the directories of all pools are locked.
@@ -94,6 +86,14 @@ impl<'a> Allocation<'a> {
             range.subnet().prefix_len(),
             Some(range.gateway()),
         ))
+    }
+
+    /// Releases an address of this ADD.
+    fn take_back(&self, pool: &Pool, ip: IpAddr) -> Result<(), Error> {
+        self.store(pool).release(ip)?;
+        let directory = pool.directory(self.network);
+        tracing::debug!(%ip, %directory, "released");
+        Ok(())
     }
 
     /// Reserves the requested address if it is free.

@@ -2,6 +2,8 @@
 
 mod ranges;
 
+use std::collections::BTreeMap;
+
 use cni::{About, Attachment, Call, Error, Object, Plugin, Reply};
 use ipam::RequestedAddress;
 
@@ -16,7 +18,7 @@ impl Plugin for IpamDsRanges {
     fn add(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
         let selection = Selection::read(call)?.not_empty()?;
         if !selection.unserved.is_empty() {
-            return Err(ipam::unserved(&selection.unserved));
+            return Err(Error::config(selection.unserved.join("; ")));
         }
         selection.reply(call)
     }
@@ -46,12 +48,12 @@ impl Plugin for IpamDsRanges {
     }
 
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        let mut selection = Selection::read(call)?;
+        let selection = Selection::read(call)?;
         // The runtime may pass ranges to ADD, but not to STATUS.
-        if !takes_ranges_of_the_runtime(call)? {
-            selection = selection.not_empty()?;
+        if selection.pools.is_empty() && takes_ranges_of_the_runtime(call)? {
+            return Ok(Reply::Nothing);
         }
-        selection.reply(call)
+        selection.not_empty()?.reply(call)
     }
 }
 
@@ -85,8 +87,8 @@ fn warn_of_error(reply: Result<Reply, Error>) -> Reply {
 struct Selection {
     /// The configured pools, each with its request.
     pools: Vec<Object>,
-    /// The requests for addresses outside of all pools.
-    unserved: Vec<RequestedAddress>,
+    /// Why requests are not served, each by the key that makes it.
+    unserved: Vec<String>,
 }
 
 impl Selection {
@@ -97,15 +99,17 @@ impl Selection {
             unserved: Vec::new(),
         };
         call.args()?.expect_only(&["IP"])?;
+        let mut served = BTreeMap::new();
         for request in ipam::requests(call)? {
-            match ranges.set_of(request.ip) {
-                // One request per pool, because a pool yields one address.
-                Some(i) if selection.pools[i].get("requested-ip").is_none() => {
-                    let ip = ranges.sets[i].set.in_family(request.ip);
-                    tracing::debug!(pool = %ranges.sets[i].set, %ip, by = request.source, "requested");
+            let RequestedAddress { ip, source } = &request;
+            match ranges.serving(&request, &served) {
+                Ok(i) => {
+                    let ip = ranges.sets[i].set.in_family(*ip);
+                    tracing::debug!(pool = %ranges.sets[i].set, %ip, by = source, "requested");
                     selection.pools[i].set("requested-ip", &ip.to_string());
+                    served.insert(i, request);
                 }
-                _ => selection.unserved.push(request),
+                Err(why) => selection.unserved.push(format!("{source}: {ip} {why}")),
             }
         }
         Ok(selection)

@@ -1,9 +1,10 @@
 //! Reads the range sets of the network configuration, in the order of the result's addresses.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use cni::{Error, NetworkConfig, Object};
-use ipam::{Disjoint, RANGE_KEYS, RangeSet};
+use ipam::{Disjoint, RANGE_KEYS, RangeSet, RequestedAddress};
 
 /// The range sets of a configuration. They don't overlap.
 #[derive(Debug, Default)]
@@ -52,9 +53,37 @@ impl Configured {
         Ok(all)
     }
 
+    /// The index of the set that serves a request: one yields one address. `served` has the requests
+    /// that are served already, by the index of their set.
+    ///
+    /// # Errors
+    ///
+    /// The reason why none does.
+    pub(crate) fn serving(
+        &self,
+        request: &RequestedAddress,
+        served: &BTreeMap<usize, RequestedAddress>,
+    ) -> Result<usize, String> {
+        let at = self.set_of(request.ip).ok_or(
+            "is in no range; to keep an address for requests, put it into a range and its exclude",
+        )?;
+        let ConfiguredSet { path, set, .. } = &self.sets[at];
+        if let Some(range) = set.range_of(request.ip)
+            && range.gateway() == set.in_family(request.ip)
+        {
+            return Err(format!("is the gateway of {}", range.subnet()));
+        }
+        match served.get(&at) {
+            None => Ok(at),
+            Some(RequestedAddress { ip, source }) => {
+                Err(format!("is in {path}, of which {source} requests {ip}"))
+            }
+        }
+    }
+
     /// The index of the set that contains the address. An IPv4 address in IPv6 notation is looked
     /// up in the IPv6 sets first, then in the IPv4 sets.
-    pub(crate) fn set_of(&self, ip: IpAddr) -> Option<usize> {
+    fn set_of(&self, ip: IpAddr) -> Option<usize> {
         let owner = |ip| self.disjoint.owner(ip);
         owner(ip).or_else(|| owner(ip.to_canonical()))
     }
@@ -123,6 +152,36 @@ mod tests {
                 "ipam.ranges[0] 10.1.0.1-10.1.0.254,10.4.0.1-10.4.0.254",
             ]
         );
+    }
+
+    #[test]
+    fn a_request_that_is_not_served_says_why() {
+        let json = concat!(
+            r#"{"cniVersion":"1.0.0","name":"n","ipam":{"ranges":["#,
+            r#"[{"subnet":"10.1.0.0/24"}],[{"subnet":"10.2.0.0/24"}]]}}"#,
+        );
+        let config = NetworkConfig::parse(json.as_bytes().to_vec()).unwrap();
+        let configured = Configured::read(&config, &config.ipam().unwrap()).unwrap();
+        let request = |ip: &str| RequestedAddress {
+            ip: ip.parse().unwrap(),
+            source: "args.cni.ips[0]".to_owned(),
+        };
+        let served = BTreeMap::from([(0, request("10.1.0.9"))]);
+        let serving = |ip: &str| configured.serving(&request(ip), &served);
+        assert_eq!(serving("10.2.0.9"), Ok(1));
+        for (ip, why) in [
+            (
+                "10.3.0.9",
+                "is in no range; to keep an address for requests, put it into a range and its exclude",
+            ),
+            (
+                "10.1.0.8",
+                "is in ipam.ranges[0], of which args.cni.ips[0] requests 10.1.0.9",
+            ),
+            ("::ffff:10.2.0.1", "is the gateway of 10.2.0.0/24"),
+        ] {
+            assert_eq!(serving(ip).unwrap_err(), why);
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod alternatives;
 mod catalogue;
 mod choice;
 mod condition;
@@ -13,6 +14,7 @@ mod template;
 use cni::{About, Attachment, Call, Error, Object, Plugin, Reply};
 use ipam::{Pools, pools_or_nothing};
 
+use alternatives::alternatives;
 use catalogue::Catalogue;
 use choice::Choice;
 pub use explain::{Explanation, explain, pools, pools_of_file};
@@ -55,14 +57,12 @@ impl Plugin for IpamDsRules {
         ))
     }
 
-    /// Only verifies the catalogue. Prints no pool: one full pool must not make the node unready.
+    /// Verifies the catalogue, and prints the pools of each rule: one that can be served is enough.
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
         let catalogue = Catalogue::of(&call.config)?;
-        if catalogue.rules.is_empty() {
-            return Err(choice::no_rule());
-        }
         catalogue.refuse_overlaps(&call.config)?;
-        Ok(Reply::Nothing)
+        let alternatives = alternatives(&catalogue)?;
+        ipam::with_alternatives(&call.config, &alternatives).map(Reply::Result)
     }
 }
 

@@ -35,6 +35,39 @@ impl Template {
         (!self.0.contains(OPEN)).then_some(&*self.0)
     }
 
+    /// The parts of the text between the facts; at least one.
+    fn parts(&self) -> impl Iterator<Item = &str> {
+        let mut parts = self.0.split(OPEN);
+        let first = parts.next();
+        let others = parts.filter_map(|part| part.split_once(CLOSE));
+        first.into_iter().chain(others.map(|(_, behind)| behind))
+    }
+
+    /// The fewest bytes that the text can have: with facts that are empty.
+    pub(crate) fn shortest(&self) -> usize {
+        self.parts().map(str::len).sum()
+    }
+
+    /// True if some facts make this text of it.
+    pub(crate) fn may_be(&self, text: &str) -> bool {
+        let mut parts: Vec<&str> = self.parts().collect();
+        let last = parts.pop().unwrap_or_default();
+        let Some((first, between)) = parts.split_first() else {
+            return text == last;
+        };
+        let (Some(mut rest), true) = (text.strip_prefix(first), text.len() >= self.shortest())
+        else {
+            return false;
+        };
+        for part in between {
+            let Some((_, behind)) = rest.split_once(part) else {
+                return false;
+            };
+            rest = behind;
+        }
+        rest.ends_with(last)
+    }
+
     /// The text with each `${FACT}` replaced.
     ///
     /// # Errors
@@ -70,6 +103,35 @@ mod tests {
             Ok("plain $ {} }")
         );
         assert_eq!(template("${A}${MISSING}").expand(&facts), Err("MISSING"));
+    }
+
+    #[test]
+    fn a_text_may_be_any_in_which_facts_fill_the_gaps() {
+        let may_be = |template: &str, text: &str| {
+            let template = Template::try_from(template.to_owned()).unwrap();
+            template.may_be(text)
+        };
+        for (template, text) in [
+            ("web", "web"),
+            ("${A}", "web"),
+            ("w${A}", "web"),
+            ("${A}b", "web"),
+            ("a-${A}-b-${A}", "a-1-b-1"),
+            ("${A}${B}", ""),
+        ] {
+            assert!(may_be(template, text), "{template} {text}");
+        }
+        for (template, text) in [
+            ("web", "web2"),
+            ("x${A}", "web"),
+            ("${A}x", "web"),
+            ("ab${A}ba", "aba"),
+            ("a-${A}-b-${A}", "a-1-c-1"),
+        ] {
+            assert!(!may_be(template, text), "{template} {text}");
+        }
+        let template = Template::try_from("ab${A}c".to_owned()).unwrap();
+        assert_eq!(template.shortest(), 3);
     }
 
     #[test]

@@ -122,19 +122,6 @@ fn two_names_of_one_directory_share_a_store_and_a_lock() {
 }
 
 #[test]
-fn a_status_opens_what_an_add_would_open_or_make() {
-    let folder = TempDir::new().unwrap();
-    let data_dir = data_dir(folder.path());
-    assert!(data_dir.open_as_add_would(&name("net")).unwrap().is_none());
-    assert!(!folder.path().join("data").exists());
-    reserve(folder.path(), "net", "c1");
-    assert!(data_dir.open_as_add_would(&name("net")).unwrap().is_some());
-    fs::remove_dir_all(folder.path().join("data")).unwrap();
-    fs::write(folder.path().join("data"), "").unwrap();
-    assert!(data_dir.open_as_add_would(&name("net")).is_err());
-}
-
-#[test]
 fn a_data_dir_that_can_not_be_read_is_not_an_empty_one() {
     let folder = TempDir::new().unwrap();
     // No path: it has a zero.
