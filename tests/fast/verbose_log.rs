@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use harness::{CC, Call, Flavour, Node, ORCHESTRATOR, Sandbox, StoppedClock, needs};
+use harness::{ALLOCATOR, CC, Call, Flavour, Node, ORCHESTRATOR, Sandbox, StoppedClock, needs};
 use serde_json::json;
 
 const DAY: i64 = 24 * 60 * 60;
@@ -44,6 +44,13 @@ impl Logs {
     fn files(&self) -> Vec<String> {
         self.sandbox.log_files(SELECTOR)
     }
+}
+
+/// The file that the link `<plugin>.log` leads to.
+fn linked(sandbox: &Sandbox, plugin: &str) -> String {
+    let link = sandbox.log_dir().join(format!("{plugin}.log"));
+    let target = fs::read_link(link).unwrap();
+    target.into_os_string().into_string().unwrap()
 }
 
 fn selector(sandbox: &Sandbox) -> Call {
@@ -86,6 +93,7 @@ fn each_day_has_a_file_and_the_newest_seven_are_kept() {
         // More than one process per day.
         logs.run_on_days([today, today]);
         assert_eq!(logs.files(), names((today - 6).max(0)..=today));
+        assert_eq!(linked(&logs.sandbox, SELECTOR), names([today])[0]);
     }
     assert!(log_of_another.exists());
 }
@@ -116,6 +124,9 @@ fn forty_processes_at_midnight_keep_seven_files_and_lose_no_line() {
     assert_eq!(logs.files(), names(3..=9));
     let today = &names([9])[0];
     assert_eq!(lines(today), 40 * of_one_call);
+    assert_eq!(linked(&logs.sandbox, SELECTOR), *today);
+    let entries = fs::read_dir(logs.sandbox.log_dir()).unwrap();
+    assert_eq!(entries.count(), 8, "seven files and the link");
     assert_eq!(mode(&logs.sandbox.log_dir().join(today)), 0o640);
 }
 
@@ -149,6 +160,29 @@ fn a_call_that_goes_on_after_midnight_logs_to_the_file_of_each_day() {
         assert_eq!(log.matches(text).count(), 1, "{name}: {log}");
         assert_eq!(mode(&file), 0o640, "{name}");
     }
+    assert_eq!(linked(&sandbox, ORCHESTRATOR), *tomorrow);
+}
+
+#[test]
+fn what_somebody_else_has_put_under_the_name_of_the_link_stays() {
+    let sandbox = Sandbox::new(Flavour::Verbose);
+    fs::create_dir(sandbox.log_dir()).unwrap();
+    let name = sandbox.log_dir().join(format!("{SELECTOR}.log"));
+    let (other, victim) = (sandbox.root().join("other"), sandbox.root().join("victim"));
+    fs::write(&other, "precious").unwrap();
+    for link in [None, Some(&other), Some(&victim)] {
+        match link {
+            None => fs::write(&name, "precious").unwrap(),
+            Some(target) => symlink(target, &name).unwrap(),
+        }
+        let output = selector(&sandbox).run();
+        output.result();
+        assert_eq!(output.stderr, "");
+        assert_eq!(fs::read_link(&name).ok().as_ref(), link);
+        fs::remove_file(&name).unwrap();
+    }
+    assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
+    assert!(!victim.exists() && sandbox.log(SELECTOR).contains("called"));
 }
 
 #[test]
@@ -221,6 +255,8 @@ fn a_log_folder_that_cant_be_used_never_fails_a_call() {
         assert!(output.stderr.contains(warning), "{output:?}");
         assert!(output.stderr.contains(why), "{output:?}");
     };
+    let relative = selector(&sandbox).env("IPAM_DELEGATED_LOG_DIR", "logs");
+    warns(relative, "IPAM_DELEGATED_LOG_DIR is not an absolute path");
     fs::write(sandbox.log_dir(), "a file where the folder should be").unwrap();
     warns(selector(&sandbox), "Not a directory");
     fs::remove_file(sandbox.log_dir()).unwrap();
@@ -242,6 +278,62 @@ fn the_logs_are_in_var_log_cni_by_default() {
         .run_on(&node)
         .result();
     let name = node.sh("ls /var/log/cni");
-    assert!(name.starts_with("ipam-ds-ranges.log.20"), "{name}");
-    assert_eq!(name.lines().count(), 1, "{name}");
+    let [link, file] = &name.lines().collect::<Vec<_>>()[..] else {
+        panic!("{name}");
+    };
+    assert_eq!(*link, "ipam-ds-ranges.log");
+    assert!(file.starts_with("ipam-ds-ranges.log.20"), "{name}");
+}
+
+/// The command of the operations page for an address at a time, on this node.
+fn who_had_it(node: &Node) -> String {
+    let page = harness::document("docs/operations.md");
+    let blocks = harness::blocks(&page, "sh");
+    let mut of_address = blocks.iter().filter(|block| block.contains("until="));
+    node.sh(of_address.next().unwrap())
+}
+
+#[test]
+fn the_command_of_the_manual_says_who_had_an_address_at_a_time() {
+    needs!("root", CC);
+    let sandbox = Sandbox::new(Flavour::Verbose);
+    let clock = StoppedClock::new(sandbox.root());
+    let node = Node::new();
+    let range =
+        json!({"subnet": "10.77.0.0/24", "rangeStart": "10.77.0.3", "rangeEnd": "10.77.0.3"});
+    let config = sandbox.config(
+        "1.1.0",
+        &[SELECTOR, ALLOCATOR],
+        &json!({"ranges": [[range]]}),
+    );
+    let run = |command: &str, pod: &str, hour: u64| {
+        let time = humantime::parse_rfc3339(&format!("2026-11-24T{hour:02}:59:00Z")).unwrap();
+        let time = time.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        // A pod can't forge a line of another address.
+        let args = format!("IgnoreUnknown=1;K8S_POD_NAME={pod};TEAM=x: reserved ip=10.77.0.3 y");
+        let call = sandbox.chain_call(command, pod, &config);
+        let call = call.env("CNI_ARGS", args).without("IPAM_DELEGATED_LOG_DIR");
+        let seconds = i64::try_from(time.as_secs()).unwrap();
+        assert!(clock.set(call, seconds).run_on(&node).status.success());
+    };
+    run("ADD", "web-1", 12);
+    let of_web = who_had_it(&node);
+    assert!(of_web.contains("K8S_POD_NAME=web-1;"), "{of_web}");
+    assert!(of_web.contains(" container=web-1 ifname="), "{of_web}");
+    run("DEL", "web-1", 13);
+    let of_nobody = who_had_it(&node);
+    assert!(
+        of_nobody.contains(": released ip=10.77.0.3 "),
+        "{of_nobody}"
+    );
+    assert!(of_nobody.contains("K8S_POD_NAME=web-1;"), "{of_nobody}");
+    run("ADD", "web-2", 14);
+    run("DEL", "web-2", 15);
+    run("ADD", "web-3", 16);
+    let of_the_second = who_had_it(&node);
+    assert!(
+        of_the_second.contains(" container=web-2 "),
+        "{of_the_second}"
+    );
+    assert_eq!(of_the_second.lines().count(), 1, "{of_the_second}");
 }

@@ -132,6 +132,14 @@ impl Held {
         }
     }
 
+    /// Logs its release with its pod, which GC has no `CNI_ARGS` to name.
+    pub(crate) fn log_release(&self) {
+        let (ip, holder) = (self.key.ip, self.holder.as_ref());
+        let namespace = holder.and_then(|holder| holder.namespace.as_deref());
+        let pod = holder.and_then(|holder| holder.pod.as_deref());
+        tracing::debug!(%ip, namespace, pod, holder = self.describe(), "released");
+    }
+
     /// True if the holder is this attachment of this network, on this node and this machine.
     pub fn is(&self, node: &Node, network: &str, attachment: &Attachment) -> bool {
         let holder = self.holder.as_ref();

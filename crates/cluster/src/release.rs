@@ -163,9 +163,12 @@ impl Releases {
             answer.inspect_err(|error| was_lost |= error.may_have_changed())
         });
         match release {
-            Ok(Release::Released) => self.released += 1,
-            // The request whose answer was lost has released it.
-            Ok(Release::Gone) => self.released += usize::from(was_lost),
+            // Without an answer to the first request, that one has released it.
+            Ok(release) if release == Release::Released || was_lost => {
+                held.log_release();
+                self.released += 1;
+            }
+            Ok(_) => {}
             Err(error) => {
                 self.is_store_away = error.may_pass() || error.may_have_changed();
                 self.failures.push(error.into());
@@ -179,7 +182,7 @@ impl Releases {
     ///
     /// All failures as one.
     fn outcome(self) -> Result<usize, Error> {
-        tracing::debug!(released = self.released, "released");
+        tracing::debug!(addresses = self.released, "released in all");
         Error::all_as_one(self.failures).map(|()| self.released)
     }
 }

@@ -2,6 +2,9 @@
 
 use crate::Error;
 
+/// Keys that name neither the container nor what it is a part of.
+const NO_NAMES: [&str; 4] = ["IgnoreUnknown", "IP", "MAC", "K8S_POD_INFRA_CONTAINER_ID"];
+
 /// The pairs of `CNI_ARGS`, in order.
 ///
 /// Deprecated by the CNI conventions in favour of `args` in the configuration,
@@ -49,6 +52,12 @@ impl Args {
         self.pairs
             .iter()
             .map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
+    /// The pairs that name the container and what it is a part of: a pod, a job.
+    pub fn names(&self) -> impl Iterator<Item = (&str, &str)> {
+        let is_name = |(key, value): &(&str, &str)| !NO_NAMES.contains(key) && !value.is_empty();
+        self.iter().filter(is_name)
     }
 
     /// Refuses keys that aren't `known`, unless `IgnoreUnknown` is true: how

@@ -245,7 +245,8 @@ impl<'a> Answering<'a> {
 
     /// Runs the plugin; returns the object to print, or `None` if it was already delivered.
     fn run(&self, request: &Request, config: NetworkConfig) -> Result<Option<JsonOutput>, Error> {
-        let _context = Context::of_call(request, config.name()).enter();
+        let args = self.environment.text("CNI_ARGS");
+        let _context = Context::of_call(request, config.name(), &args).enter();
         self.log_call(&config);
         let deliver = self.deliver.map(|deliver| {
             move |bytes: &[u8]| {

@@ -74,9 +74,13 @@ impl DataDir<'_> {
         for (ip, state) in found {
             match store.state(ip) {
                 Some(State::Unreadable) => errors.push(self.unreadable(name, ip)),
-                now if now == Some(state) => match store.release(ip) {
+                now if now.as_ref() == Some(&state) => match store.release(ip) {
                     Ok(()) => {
-                        tracing::debug!(%ip, directory = %name, "released");
+                        let holder = match &state {
+                            State::Reserved(holder) => holder.to_string(),
+                            _ => String::new(),
+                        };
+                        tracing::debug!(%ip, directory = %name, holder, "released");
                         released.push(ip);
                     }
                     Err(error) => errors.push(error),

@@ -12,8 +12,10 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, statat,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, openat, readlinkat, renameat, renameat_with, statat,
+    symlinkat,
 };
+use rustix::io::Errno;
 
 use crate::ownership::must_be_ours;
 use crate::{FileId, open_regular, read_whole, remove_file};
@@ -196,6 +198,33 @@ impl StateFolder {
         remove_file(&self.folder, name)
     }
 
+    /// Lets a symbolic link of this name lead to a file of the folder. It is replaced atomically,
+    /// but only a link to a file whose name begins with `<name>.`: anything else isn't ours. Several
+    /// callers may do it at the same time.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error, and `AlreadyExists` if something else has the name.
+    pub fn link(&self, name: &str, target: &str) -> io::Result<()> {
+        let folder = &self.folder;
+        match readlinkat(folder, name, Vec::new()) {
+            Ok(old) if old.as_bytes() == target.as_bytes() => return Ok(()),
+            Ok(old) if old.as_bytes().starts_with(format!("{name}.").as_bytes()) => {}
+            Err(Errno::NOENT) => {}
+            Ok(_) | Err(Errno::INVAL) => return Err(io::ErrorKind::AlreadyExists.into()),
+            Err(error) => return Err(error.into()),
+        }
+        let unfinished = format!(".{name}.tmp");
+        self.remove(&unfinished)?;
+        match symlinkat(target, folder, &unfinished)
+            .and_then(|()| renameat(folder, &unfinished, folder, name))
+        {
+            // Another caller makes the same link.
+            Err(Errno::EXIST | Errno::NOENT) => Ok(()),
+            linked => Ok(linked?),
+        }
+    }
+
     /// Renames `new` to `name`.
     ///
     /// A plain rename onto an existing file makes ext4 write the data to the disk immediately
@@ -281,6 +310,25 @@ mod tests {
         chown(root.path(), Some(65534), None).unwrap();
         let error = StateFolder::open(root.path()).unwrap_err();
         assert!(error.to_string().contains("65534"), "{error}");
+    }
+
+    #[test]
+    fn a_link_leads_to_the_newest_file_and_replaces_nothing_else() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = StateFolder::create(&root.path().join("logs")).unwrap();
+        for target in ["a.log.1", "a.log.2", "a.log.2"] {
+            folder.link("a.log", target).unwrap();
+            let read = fs::read_link(folder.path_of("a.log")).unwrap();
+            assert_eq!(read.to_str(), Some(target));
+        }
+        fs::write(folder.path_of("b.log"), "precious").unwrap();
+        fs::create_dir(folder.path_of("c.log")).unwrap();
+        symlink("/etc/passwd", folder.path_of("d.log")).unwrap();
+        for name in ["b.log", "c.log", "d.log"] {
+            let linked = folder.link(name, &format!("{name}.1"));
+            assert_eq!(kind(linked), io::ErrorKind::AlreadyExists, "{name}");
+        }
+        assert_eq!(fs::read_dir(root.path().join("logs")).unwrap().count(), 4);
     }
 
     #[test]

@@ -12,9 +12,6 @@ use crate::output::joined;
 /// Number of shown characters of a container ID, as in the runtimes' commands.
 const SHORT: usize = 12;
 
-/// Keys that aren't names.
-const NO_NAMES: [&str; 4] = ["IgnoreUnknown", "IP", "MAC", "K8S_POD_INFRA_CONTAINER_ID"];
-
 /// The key of Docker's names.
 const DOCKER: &str = "DOCKER_NAME";
 
@@ -47,7 +44,7 @@ impl Names {
     /// Reads `CNI_ARGS`; empty if it is invalid.
     fn of_args(args: &str) -> Self {
         let args = Args::parse(args).unwrap_or_default();
-        Self::of_pairs(args.iter().filter(|(key, _)| !NO_NAMES.contains(key)))
+        Self::of_pairs(args.names())
     }
 
     /// The names of a pod.

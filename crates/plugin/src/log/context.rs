@@ -1,4 +1,4 @@
-//! The context in each log line: plugin, trace, process and call.
+//! The context in each log line: plugin, trace, process, call and the container's names.
 //!
 //! The library's spans could do this, but they need its registry, which is larger than all other
 //! code of a call.
@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::fmt::Write as _;
 
-use cni::{Attachment, NetworkName, OneLine, Request, TraceContext};
+use cni::{Args, Attachment, Excerpt, NetworkName, OneLine, Request, TraceContext};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::fmt::format::{DefaultFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
@@ -29,8 +29,8 @@ impl Context {
         Self(format!("{plugin} trace={trace} pid={pid}"))
     }
 
-    /// The current context, and the call's in addition.
-    pub(crate) fn of_call(request: &Request, network: &NetworkName) -> Self {
+    /// The current context, and the call's in addition. `args` is `CNI_ARGS`.
+    pub(crate) fn of_call(request: &Request, network: &NetworkName, args: &str) -> Self {
         let mut context = CONTEXT.with_borrow(Clone::clone);
         let _ = write!(context, " command={} network={network}", request.command());
         if let Some(Attachment {
@@ -39,6 +39,9 @@ impl Context {
         }) = request.attachment()
         {
             let _ = write!(context, " container={container_id} ifname={ifname}");
+        }
+        if let Some(names) = names(args) {
+            let _ = write!(context, " names={names}");
         }
         Self(context)
     }
@@ -49,6 +52,23 @@ impl Context {
             before: CONTEXT.replace(self.0),
         }
     }
+}
+
+/// The names in `CNI_ARGS`, as one word: whoever starts a container writes them, and could forge a
+/// field of the line with a space.
+fn names(args: &str) -> Option<String> {
+    let args = Args::parse(args).unwrap_or_default();
+    let pairs = args.names().map(|(key, value)| format!("{key}={value}"));
+    let names = pairs.collect::<Vec<_>>().join(";");
+    let mut word = String::new();
+    for character in Excerpt(&names).to_string().chars() {
+        if character.is_whitespace() || character == '"' {
+            word.extend(character.escape_unicode());
+        } else {
+            word.push(character);
+        }
+    }
+    (!word.is_empty()).then_some(word)
 }
 
 /// Guard of a context of this thread.
@@ -134,7 +154,8 @@ mod tests {
             TraceContext::parse(&format!("00-{id}-00f067aa0ba902b7-01")).unwrap()
         };
         let network = "net".parse().unwrap();
-        let call = |command: &str| Context::of_call(&request(command), &network);
+        let args = "IgnoreUnknown=1;K8S_POD_NAME=web ip=1\nx;TEAM=b";
+        let call = |command: &str| Context::of_call(&request(command), &network, args);
         let lines = lines_of(|| {
             tracing::warn!("nobody's");
             let _one = Context::of_process("one", &trace('a')).enter();
@@ -154,14 +175,15 @@ mod tests {
             let id = id.to_string().repeat(32);
             format!("{plugin} trace={id} pid={pid}")
         });
-        let add = format!("{a} command=ADD network=net container=x1 ifname=x1");
+        let names = "names=K8S_POD_NAME=web\\u{20}ip=1\\nx;TEAM=b";
+        let add = format!("{a} command=ADD network=net container=x1 ifname=x1 {names}");
         assert_eq!(
             lines,
             [
                 " WARN nobody's".to_owned(),
                 format!("ERROR {a}: its error=\"e\\u{{1b}}[2J\""),
                 format!(" INFO {add}: number=1"),
-                format!(" INFO {b} command=GC network=net: the delegate's"),
+                format!(" INFO {b} command=GC network=net {names}: the delegate's"),
                 " WARN of no call".to_owned(),
                 format!(" INFO {add}: its\\nagain"),
             ]

@@ -1,9 +1,12 @@
-//! The log file of the day, `<plugin>.log.<date>` in UTC. The newest seven are kept.
+//! The log file of the day, `<plugin>.log.<date>` in UTC. The newest seven are kept. The symbolic
+//! link `<plugin>.log` leads to it.
 //!
 //! `tracing-appender` opens the file of each day and removes the oldest files. But it follows
 //! symbolic links and leaves the mode to the umask, so each file is created here before the
 //! appender opens it. Only the process that creates the file of a day removes old files, because
-//! the appender reports it as an error if another process has removed a file.
+//! the appender reports it as an error if another process has removed a file. The link is made
+//! here, too: the appender removes what has its name first, whatever that is, and fails if another
+//! process makes it at the same time.
 
 use std::io::{self, Write};
 use std::panic;
@@ -27,6 +30,8 @@ pub(super) struct DailyFile {
     plugin: String,
     /// The last day whose file was created here.
     last_day: Date,
+    /// The day to whose file the link leads.
+    linked_day: Date,
     appender: RollingFileAppender,
 }
 
@@ -42,7 +47,10 @@ impl DailyFile {
         let now = OffsetDateTime::now_utc();
         let (today, last_day) = (now.date(), (now + AHEAD).date());
         let files = StateFolder::create_for_logs(folder)?;
-        let mut is_new = make(&files, &format!("{prefix}.{today}"))?;
+        let file_of_today = format!("{prefix}.{today}");
+        let mut is_new = make(&files, &file_of_today)?;
+        // Without a link, the log is complete. Something else may have the name.
+        let _ = files.link(&prefix, &file_of_today);
         if last_day != today {
             is_new |= make(&files, &format!("{prefix}.{last_day}"))?;
         }
@@ -62,6 +70,7 @@ impl DailyFile {
             folder: folder.to_owned(),
             plugin: plugin.to_owned(),
             last_day,
+            linked_day: today,
             appender,
         })
     }
@@ -69,8 +78,8 @@ impl DailyFile {
 
 impl Write for DailyFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let day = (OffsetDateTime::now_utc() + AHEAD).date();
-        if day != self.last_day {
+        let now = OffsetDateTime::now_utc();
+        if (now + AHEAD).date() != self.last_day || now.date() != self.linked_day {
             *self = Self::open(&self.folder, &self.plugin)?;
         }
         self.appender.write(bytes)

@@ -22,7 +22,7 @@ const DEFAULT_LOG_DIR: &str = "/var/log/cni";
 
 pub(super) fn init(plugin: &str) {
     let stderr = Stderr.with_max_level(Level::WARN);
-    let log = DailyFile::open(&folder(), plugin);
+    let log = open(plugin);
     let level = if log.is_ok() {
         Level::DEBUG
     } else {
@@ -41,7 +41,7 @@ pub(super) type ThreadLog = Option<DailyFile>;
 
 /// From now on, this thread logs to the file of this plugin. Returns the previous log.
 pub(super) fn switch_to(plugin: &str) -> ThreadLog {
-    let (log, error) = match DailyFile::open(&folder(), plugin) {
+    let (log, error) = match open(plugin) {
         Ok(file) => (Some(file), None),
         Err(error) => (None, Some(error)),
     };
@@ -52,6 +52,20 @@ pub(super) fn switch_to(plugin: &str) -> ThreadLog {
 
 pub(super) fn restore(before: ThreadLog) {
     LOG.set(before);
+}
+
+/// Opens the log of this plugin.
+///
+/// # Errors
+///
+/// An I/O error; `InvalidInput` for a folder that is no absolute path.
+fn open(plugin: &str) -> io::Result<DailyFile> {
+    let folder = folder();
+    if !folder.is_absolute() {
+        let why = format!("{LOG_DIR} is not an absolute path");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    DailyFile::open(&folder, plugin)
 }
 
 fn warn_of(error: Option<io::Error>) {
