@@ -2,6 +2,7 @@
 
 mod check;
 mod check_lists;
+mod check_moved;
 mod collection;
 mod faults;
 mod large;

@@ -1,30 +1,35 @@
 //! Finds what keeps a container from starting or an address from coming back, in conflists that no
 //! container uses yet. Each submodule has one subject.
 
+mod chain_status;
 mod collection;
 mod conflist_check;
 mod default_network;
 mod delegates;
 pub(crate) mod findings;
 mod folders;
+mod moved;
 mod overlaps;
 mod settings;
 mod shared_folders;
 #[cfg(test)]
 mod tests;
+mod unusual;
 
 pub(crate) use default_network::taken_instead;
 
 use cni::Environment;
 use conflist::Conflist;
 
+use crate::inventory::Inventory;
 use conflist_check::{Check, Checked};
 use findings::Finding;
 
-/// The findings in these conflists, each compared with the others. With `no_exec`, no plugin is run
-/// for its versions, and only folders are judged that a container sees.
+/// The findings in these conflists, each compared with the others, and with what is reserved. With
+/// `no_exec`, no plugin is run, and only folders are judged that a container sees.
 pub(crate) fn findings(
     conflists: &[Conflist],
+    inventory: &Inventory,
     no_exec: bool,
     environment: &Environment,
 ) -> Vec<Finding> {
@@ -38,6 +43,7 @@ pub(crate) fn findings(
             all: &all,
             one,
             no_exec,
+            inventory,
             environment,
             findings: Vec::new(),
         };
@@ -46,13 +52,20 @@ pub(crate) fn findings(
         check.ipam_gc();
         check.shared_folders();
         if let Some(network) = &one.network {
+            check.name(network);
             check.delegates(network);
             check.collection(network);
             check.ranges(network);
             check.subnets_of_main_plugin(network);
             check.folders(network);
+            check.unread_keys(network);
         }
+        check.addresses();
         check.overlaps(&overlaps);
+        if let Some(network) = &one.network {
+            check.status(network);
+            check.moved(network);
+        }
         found.extend(check.findings);
     }
     found

@@ -155,7 +155,9 @@ impl<'a> Judge<'a> {
                 self.judge_namespace(attachment, &mut judgement)
             };
         }
-        if judgement.keep.is_none() && is_listed == Some(false) {
+        let mut proofs = judgement.proofs.iter();
+        let is_gone = proofs.any(|proof| proof.key == "netns-gone");
+        if judgement.keep.is_none() && is_listed == Some(false) && !is_gone {
             let too_young = self.too_young(attachment.last_change());
             judgement.keep = too_young.map(Keep::InUse);
         }
@@ -198,6 +200,9 @@ impl<'a> Judge<'a> {
         let Some(changed) = changed else {
             return Some("its age is unknown".to_owned());
         };
+        if changed > SystemTime::now() {
+            return Some("its time is in the future".to_owned());
+        }
         let age = self.as_of.duration_since(changed);
         let is_old = age.is_ok_and(|age| age >= self.older_than);
         (!is_old).then(|| format!("it is younger than {}", rounded(self.older_than)))

@@ -117,6 +117,24 @@ impl Inventory {
         }
     }
 
+    /// Reads the reservations and the records of this node, also in the folders that only records
+    /// name.
+    pub(crate) fn of_files(node: &Node) -> Self {
+        let mut inventory = Self::default();
+        inventory.read_records(node);
+        let networks = node.networks.iter();
+        let with_files = networks.filter(|network| network.keeps_files());
+        let mut data_dirs: BTreeSet<PathBuf> =
+            with_files.map(|network| network.data_dir.clone()).collect();
+        data_dirs.insert(node.places.data_dir.clone());
+        data_dirs.extend(node.recorded_data_dirs(&inventory.records));
+        for data_dir in &data_dirs {
+            inventory.read_data_dir(data_dir);
+        }
+        inventory.join();
+        inventory
+    }
+
     /// Reads only the records.
     pub(crate) fn of_records(node: &Node) -> Self {
         let mut inventory = Self::default();

@@ -117,6 +117,21 @@ impl Node {
         found
     }
 
+    /// The folders of reservations that the configurations of these records name.
+    pub(crate) fn recorded_data_dirs(&self, records: &[Arc<ListedRecord>]) -> BTreeSet<PathBuf> {
+        let mut configs: BTreeMap<&str, &ListedRecord> = BTreeMap::new();
+        for record in records {
+            if let Ok(content) = &record.content {
+                configs.insert(content.raw_config().get(), record);
+            }
+        }
+        let networks = configs
+            .into_values()
+            .filter_map(|record| self.network_of(record).ok());
+        let with_files = networks.flatten().filter(Network::keeps_files);
+        with_files.map(|network| network.data_dir).collect()
+    }
+
     /// The network of a record, as its ADD was configured.
     fn network_of(&self, record: &ListedRecord) -> Result<Option<Network>, String> {
         let content = record.content.as_ref().map_err(Clone::clone)?;

@@ -48,11 +48,19 @@ pub(crate) fn joined<T: Display>(items: impl IntoIterator<Item = T>, separator: 
     texts.join(separator)
 }
 
-/// The text without control characters, which a file may use against the terminal, and without
-/// characters that change its direction.
+/// True for a control character, which a file may use against the terminal, and for one that changes
+/// the direction of the text.
+fn is_bad(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// True if the text is printed as it is.
+pub(crate) fn is_plain(text: &str) -> bool {
+    !text.contains(is_bad)
+}
+
+/// The text without control characters and characters that change its direction.
 fn plain(text: &str) -> Cow<'_, str> {
-    let is_bad =
-        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     // A long list has millions of bytes, and nearly all of it is visible ASCII.
     match text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         true => text.into(),

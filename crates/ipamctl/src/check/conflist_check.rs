@@ -4,6 +4,7 @@ use cni::Environment;
 use conflist::Conflist;
 
 use crate::check::findings::{Finding, Severity};
+use crate::inventory::Inventory;
 use crate::network::{CHAIN, Network};
 use crate::pools::KnownPools;
 
@@ -47,6 +48,8 @@ pub(super) struct Check<'a> {
     pub(super) all: &'a [Checked<'a>],
     pub(super) one: &'a Checked<'a>,
     pub(super) no_exec: bool,
+    /// Reservations and records of this machine; empty if they aren't compared.
+    pub(super) inventory: &'a Inventory,
     /// The environment of calls.
     pub(super) environment: &'a Environment,
     /// Each once.

@@ -6,6 +6,7 @@ use ipam::Interval;
 
 use crate::check::conflist_check::{Check, Checked};
 use crate::check::findings::Severity;
+use crate::check::unusual;
 
 /// A pool: the index of its conflist, and its own in this conflist.
 type PoolIndex = (usize, usize);
@@ -50,13 +51,9 @@ impl Check<'_> {
             };
             let other = &self.all[*conflist];
             let (theirs, file) = (&other.pools.all[*theirs], other.conflist.file.display());
-            let key = match pool.name() {
-                Some(name) => format!("ipam.pools.{name}"),
-                None => "ipam.ranges".to_owned(),
-            };
             self.add(
                 Severity::Error,
-                &key,
+                &unusual::key(pool),
                 format!("{both} is in {theirs} in {file}, too; each address would be given twice"),
                 "ranges that don't overlap, or one named pool for both networks",
             );

@@ -9,12 +9,19 @@ use crate::check::conflist_check::Check;
 use crate::check::findings::{Severity, key_of};
 use crate::network::{HOST_LOCAL, Network, RANGES};
 
+/// The text that another project's program replaces by the node's subnet.
+const USE_POD_CIDR: &str = "usePodCidr";
+
 impl Check<'_> {
     pub(super) fn settings(&mut self) {
         let (one, conflist) = (self.one, self.one.conflist);
         let problems = one.pools.problems.iter().map(|(_, reason)| reason);
         for reason in one.refusal.iter().chain(problems) {
-            let instead = "settings, pools and rules as docs/configuration.md has them";
+            let instead = if reason.contains(USE_POD_CIDR) {
+                "\"subnet\": \"${podCIDR}\" in a conflist of the installer (docs/kubernetes.md)"
+            } else {
+                "settings, pools and rules as docs/configuration.md has them"
+            };
             self.add(Severity::Error, key_of(reason), reason, instead);
         }
         let mut earlier = self.all[..self.at].iter().map(|earlier| earlier.conflist);

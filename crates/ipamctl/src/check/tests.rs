@@ -9,6 +9,7 @@ use conflist::Found;
 
 use crate::check::findings;
 use crate::check::findings::Finding;
+use crate::inventory::Inventory;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/conflists")
@@ -31,7 +32,12 @@ fn found(file: &Path) -> String {
     read.add(file);
     let mut all: Vec<_> = read.problems.iter().map(Finding::unusable).collect();
     let environment = Environment::default().with("CNI_PATH", "/nowhere");
-    all.extend(findings(&read.conflists, true, &environment));
+    all.extend(findings(
+        &read.conflists,
+        &Inventory::default(),
+        true,
+        &environment,
+    ));
     // Of this machine.
     let of_machine = ["no such plugin", "is not writable", "a reboot empties"];
     all.retain(|finding| !of_machine.iter().any(|part| finding.problem.contains(part)));

@@ -14,6 +14,7 @@ use crate::Context;
 use crate::arguments::CheckArguments;
 use crate::check::findings::{Finding, Severity};
 use crate::check::{findings, taken_instead};
+use crate::inventory::Inventory;
 use crate::network::with_keys;
 use crate::node::Node;
 use crate::output::{joined, warn};
@@ -39,8 +40,19 @@ pub(crate) fn run(arguments: &CheckArguments, context: &Context<'_>) -> Result<b
         "there is no conflist in {}; name the folder by --conf-dir",
         joined(places.conf_dir.iter().map(|folder| folder.display()), ", ")
     );
+    let inventory = if arguments.no_exec {
+        Inventory::default()
+    } else {
+        Inventory::of_files(&node)
+    };
+    inventory.problems.iter().for_each(warn);
     let (conflists, environment) = (&node.conflists, &node.environment);
-    all.extend(findings(conflists, arguments.no_exec, environment));
+    all.extend(findings(
+        conflists,
+        &inventory,
+        arguments.no_exec,
+        environment,
+    ));
     all.retain(|finding| only.is_none_or(|file| finding.file == file));
     all.extend(only.filter(|_| arguments.default).and_then(taken_instead));
     for (old, new) in &arguments.pools_dir {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use chain::record::RecordState;
 use prometheus::proto::MetricFamily;
 use prometheus::{GaugeVec, Opts, Registry, TextEncoder};
@@ -26,6 +26,12 @@ pub(crate) fn run(context: &Context<'_>) -> Result<bool> {
     let text = TextEncoder::new().encode_to_string(&families)?;
     let samples: Vec<Value> = families.iter().flat_map(samples).collect();
     context.output.print(&samples, || text.lines().collect())?;
+    let mut rows = inventory.held.iter();
+    let is_any_read = rows.any(|held| held.state != HeldState::Unreadable);
+    ensure!(
+        is_any_read || inventory.problems.is_empty(),
+        "no reservation and no record could be read"
+    );
     Ok(false)
 }
 

@@ -261,7 +261,7 @@ mod tests {
             ),
             (
                 r#"{"rules":[{"pools":["a"],"ip":"10.0.1.5"}]}"#,
-                "rules[0].ip: 10.0.1.5 is in none of the pools of /d/1.json: rules[0], or in one with another request",
+                "rules[0].ip: 10.0.1.5 is in none of the pools of /d/1.json: rules[0]",
             ),
             (
                 r#"{"rules":[{"pools":["a","lan"],"ips":["10.0.0.5","10.0.0.6"]}]}"#,

@@ -144,8 +144,9 @@ impl<'a> Choice<'a> {
                 return Ok(());
             }
             return Err(Error::config(format!(
-                "{source}: {ip} is in none of the pools of {}, or in one with another request",
-                self.rule.path
+                "{source}: {ip} is in none of the pools of {}{}",
+                self.rule.path,
+                self.other_request()
             )));
         };
         let mut pinned = self.catalogue.pinned.iter();
@@ -176,6 +177,18 @@ impl<'a> Choice<'a> {
                 Ok(())
             }
         }
+    }
+
+    /// The request of a pool without ranges, which might have had another address.
+    fn other_request(&self) -> String {
+        let mut unranged = self
+            .chosen
+            .iter()
+            .filter(|chosen| chosen.pool.ranges.is_none());
+        let requested = unranged.find_map(|chosen| Some((chosen.pool, chosen.requested.as_ref()?)));
+        requested.map_or_else(String::new, |(pool, RequestedAddress { ip, source })| {
+            format!("; of pool {}, {source} requests {ip}", pool.name)
+        })
     }
 
     /// The pools, in the rule's order.

@@ -137,7 +137,12 @@ fn each_refusal_names_the_rule_and_the_value() {
         (
             pinned,
             &["10.9.0.5"],
-            "CNI_ARGS: 10.9.0.5 is in none of the pools of ipam.rules[1], or in one with another request (code 7)",
+            "CNI_ARGS: 10.9.0.5 is in none of the pools of ipam.rules[1] (code 7)",
+        ),
+        (
+            r#"[{"pools":["lan"],"ip":"10.8.0.5"}]"#,
+            &["10.9.0.5"],
+            "CNI_ARGS: 10.9.0.5 is in none of the pools of ipam.rules[0]; of pool lan, ipam.rules[0].ip requests 10.8.0.5 (code 7)",
         ),
         (
             r#"[{"when":{"A":"1"},"pools":["lan"],"ip":"192.0.2.5"},{"pools":["lan"]}]"#,

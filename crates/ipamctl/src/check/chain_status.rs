@@ -1,0 +1,62 @@
+//! Runs STATUS of a network's chain, which finds what makes each ADD fail.
+
+use chain::{Chain, Plugins};
+use cni::{DelegateName, Environment, Error, SpecVersion};
+use rustix::process::geteuid;
+
+use crate::check::conflist_check::Check;
+use crate::check::findings::Severity;
+use crate::network::{ALLOCATOR, Network, with_keys};
+
+/// The longest time of a delegate, unless the network has a limit.
+const TIMEOUT: &str = "30s";
+
+impl Check<'_> {
+    /// STATUS of the chain, unless an error is found already, which STATUS may find as well. Only
+    /// root can use the folders: for others, only the selectors are asked.
+    pub(super) fn status(&mut self, network: &Network) {
+        let mut found = self.findings.iter();
+        let is_known = found.any(|finding| finding.severity == Severity::Error);
+        if network.is_host_local || self.no_exec || is_known {
+            return;
+        }
+        let delegates = network.delegates.iter();
+        let asked: Vec<&DelegateName> = delegates
+            .take_while(|delegate| geteuid().is_root() || delegate.is_selector())
+            .collect();
+        if asked.is_empty() {
+            return;
+        }
+        if let Err(error) = status(network, &asked, self.environment) {
+            let problem = format!("each ADD would fail: {}", error.msg);
+            let instead = "what the message names, as docs/configuration.md has it";
+            self.add(Severity::Error, "ipam.delegates", problem, instead);
+        }
+    }
+
+    /// The directory of some names is shared by networks.
+    pub(super) fn name(&mut self, network: &Network) {
+        if network.has_delegate(ALLOCATOR)
+            && let Err(error) = ipam::refuse_reserved_name(&network.name)
+        {
+            self.add(Severity::Error, "name", error.msg, "a different name");
+        }
+    }
+}
+
+fn status(
+    network: &Network,
+    delegates: &[&DelegateName],
+    environment: &Environment,
+) -> Result<(), Error> {
+    // Older versions have no STATUS.
+    let config = network.config.in_version(SpecVersion::LATEST);
+    let config = with_keys(&config, |_, ipam| {
+        ipam.set("delegates", delegates);
+        if ipam.get("delegateTimeout").is_none() {
+            ipam.set("delegateTimeout", TIMEOUT);
+        }
+    })?;
+    let plugins = Plugins::in_cni_path(environment)?;
+    Chain::new(&config, environment, plugins)?.status()
+}
