@@ -309,8 +309,7 @@ fn the_command_of_the_manual_says_who_had_an_address_at_a_time() {
     let run = |command: &str, pod: &str, hour: u64| {
         let time = humantime::parse_rfc3339(&format!("2026-11-24T{hour:02}:59:00Z")).unwrap();
         let time = time.duration_since(SystemTime::UNIX_EPOCH).unwrap();
-        // A pod can't forge a line of another address.
-        let args = format!("IgnoreUnknown=1;K8S_POD_NAME={pod};TEAM=x: reserved ip=10.77.0.3 y");
+        let args = format!("IgnoreUnknown=1;K8S_POD_NAME={pod};TEAM=x: reserved y");
         let call = sandbox.chain_call(command, pod, &config);
         let call = call.env("CNI_ARGS", args).without("IPAM_DELEGATED_LOG_DIR");
         let seconds = i64::try_from(time.as_secs()).unwrap();

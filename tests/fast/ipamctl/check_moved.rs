@@ -33,9 +33,9 @@ fn conflist(sandbox: &Sandbox, (delegates, ipam): &Ipam<'_>, name: &str) -> Valu
 }
 
 /// The findings after a change of a network with a living container and one that has ended.
-fn after(before: Ipam<'_>, later: impl FnOnce(&Sandbox) -> Ipam<'static>, name: &str) -> Value {
+fn after(before: &Ipam<'_>, later: impl FnOnce(&Sandbox) -> Ipam<'static>, name: &str) -> Value {
     let sandbox = sandbox();
-    let config = conflist(&sandbox, &before, "testnet");
+    let config = conflist(&sandbox, before, "testnet");
     assert_eq!(keys(&sandbox), [""; 0]);
     add(&sandbox, &config, "living", THERE);
     add(&sandbox, &config, "ended", GONE);
@@ -60,7 +60,7 @@ fn a_key_that_moves_reservations_is_found_with_the_container_that_loses_its_addr
     let space = |name: &str| pool(&json!({ "space": name }));
     let pools = "ipam.pools.blue";
     let found = |before: Ipam<'_>, later: Ipam<'static>, key: &str| {
-        assert_found(&after(before, |_| later, "testnet"), "error", key);
+        assert_found(&after(&before, |_| later, "testnet"), "error", key);
     };
     found((&OURS, ranges()), (&RULES, pool(none)), pools);
     found((&RULES, pool(none)), (&OURS, ranges()), "ipam.ranges");
@@ -79,7 +79,7 @@ fn a_folder_that_was_moved_is_found_by_the_default_or_by_a_record() {
             ipam[key] = json!(sandbox.root().join("moved"));
             (&OURS[..], ipam)
         };
-        assert_found(&after((&OURS, ranges()), moved, "testnet"), severity, of);
+        assert_found(&after(&(&OURS, ranges()), moved, "testnet"), severity, of);
     }
     // Back from a folder that only the record names.
     let sandbox = sandbox();
@@ -93,7 +93,7 @@ fn a_folder_that_was_moved_is_found_by_the_default_or_by_a_record() {
 
 #[test]
 fn a_renamed_network_is_found_and_who_has_lost_an_address_is_named() {
-    let renamed = after((&OURS, ranges()), |_| (&OURS, ranges()), "other");
+    let renamed = after(&(&OURS, ranges()), |_| (&OURS, ranges()), "other");
     assert_found(&renamed, "warning", "ipam.ranges");
     let sandbox = sandbox();
     let config = conflist(&sandbox, &(&OURS, ranges()), "testnet");
@@ -117,7 +117,7 @@ fn a_change_that_gives_no_address_again_has_no_finding() {
         (&OURS, wider),
         (&["ipam-ds-ranges", "host-local"], ranges()),
     ] {
-        let found = after((&OURS, ranges()), |_| later, "testnet");
+        let found = after(&(&OURS, ranges()), |_| later, "testnet");
         assert_eq!(found, json!([]));
     }
     // A folder that is reached by two paths is one.
@@ -129,5 +129,5 @@ fn a_change_that_gives_no_address_again_has_no_finding() {
         ipam["dataDir"] = json!(link);
         (&OURS[..], ipam)
     };
-    assert_eq!(after((&OURS, ranges()), linked, "testnet"), json!([]));
+    assert_eq!(after(&(&OURS, ranges()), linked, "testnet"), json!([]));
 }

@@ -22,7 +22,7 @@ impl Check<'_> {
         }
         let delegates = network.delegates.iter();
         let asked: Vec<&DelegateName> = delegates
-            .take_while(|delegate| geteuid().is_root() || delegate.is_selector())
+            .take_while(|delegate| geteuid().is_root() || delegate.holds_nothing())
             .collect();
         if asked.is_empty() {
             return;

@@ -154,7 +154,7 @@ mod tests {
             TraceContext::parse(&format!("00-{id}-00f067aa0ba902b7-01")).unwrap()
         };
         let network = "net".parse().unwrap();
-        let args = "IgnoreUnknown=1;K8S_POD_NAME=web ip=1\nx;TEAM=b";
+        let args = "IgnoreUnknown=1;K8S_POD_NAME=web \"1\nx;TEAM=b";
         let call = |command: &str| Context::of_call(&request(command), &network, args);
         let lines = lines_of(|| {
             tracing::warn!("nobody's");
@@ -175,7 +175,7 @@ mod tests {
             let id = id.to_string().repeat(32);
             format!("{plugin} trace={id} pid={pid}")
         });
-        let names = "names=K8S_POD_NAME=web\\u{20}ip=1\\nx;TEAM=b";
+        let names = "names=K8S_POD_NAME=web\\u{20}\\u{22}1\\nx;TEAM=b";
         let add = format!("{a} command=ADD network=net container=x1 ifname=x1 {names}");
         assert_eq!(
             lines,
