@@ -16,11 +16,7 @@ impl Plugin for IpamDsRanges {
     }
 
     fn add(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        let selection = Selection::read(call)?.not_empty()?;
-        if !selection.unserved.is_empty() {
-            return Err(Error::config(selection.unserved.join("; ")));
-        }
-        selection.reply(call)
+        Selection::read(call)?.not_empty()?.served()?.reply(call)
     }
 
     fn del(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
@@ -53,7 +49,8 @@ impl Plugin for IpamDsRanges {
         if selection.pools.is_empty() && takes_ranges_of_the_runtime(call)? {
             return Ok(Reply::Nothing);
         }
-        selection.not_empty()?.reply(call)
+        // A request that is made without a container is made for each.
+        selection.not_empty()?.served()?.reply(call)
     }
 }
 
@@ -119,6 +116,14 @@ impl Selection {
     fn not_empty(self) -> Result<Self, Error> {
         if self.pools.is_empty() {
             return Err(ranges::none());
+        }
+        Ok(self)
+    }
+
+    /// Refuses requests that no pool serves.
+    fn served(self) -> Result<Self, Error> {
+        if !self.unserved.is_empty() {
+            return Err(Error::config(self.unserved.join("; ")));
         }
         Ok(self)
     }

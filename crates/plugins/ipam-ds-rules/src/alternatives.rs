@@ -62,7 +62,7 @@ fn of_rule(catalogue: &Catalogue, rule: &Rule) -> Result<Vec<Vec<Object>>, Error
             return never(&format!("pools[{i}]"), "no further pool has such a name");
         }
         for pool in named {
-            let mut entry = pool.entry()?;
+            let mut entry = pool.entry(&[])?;
             entry.remove("exclude");
             alternatives.push([&certain[..], &[entry]].concat());
         }
