@@ -131,7 +131,7 @@ impl Inventory {
         for data_dir in &data_dirs {
             inventory.read_data_dir(data_dir);
         }
-        inventory.join();
+        inventory.join(node);
         inventory
     }
 
