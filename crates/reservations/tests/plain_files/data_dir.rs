@@ -44,7 +44,7 @@ fn what_a_link_to_nowhere_hides_is_not_known() {
     fs::remove_dir_all(folder.path().join("data")).unwrap();
     symlink("disk", folder.path().join("data")).unwrap();
     let net = name("net");
-    assert!(data_dir.open(&net).is_err() && data_dir.open_as_add_would(&net).is_err());
+    assert!(data_dir.open(&net).is_err() && data_dir.create(&[&net]).is_err());
     assert!(data_dir.states(&net).is_err() && data_dir.names().is_err());
     fs::create_dir(folder.path().join("disk")).unwrap();
     assert!(data_dir.open(&net).unwrap().is_none() && data_dir.names().unwrap().is_empty());
