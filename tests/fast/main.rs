@@ -12,6 +12,7 @@ mod borders;
 mod bounds;
 mod chain;
 mod collection;
+mod dialect;
 mod documents;
 mod example_flow;
 mod faults;

@@ -56,19 +56,20 @@ impl<'a> Chain<'a> {
         Ok(Self::with(settings, borrowed, environment, plugins))
     }
 
-    /// Reads the settings of the chain for a DEL: a wrong setting is logged and ignored, so
-    /// that the attachment is undone by its record in spite of it.
+    /// Reads the settings of the chain for DEL or GC: a wrong setting is logged and ignored, so
+    /// that attachments are undone by their records in spite of it.
     ///
     /// # Errors
     ///
-    /// Code 7 if a chain's delegate calls it.
-    pub fn for_del(
+    /// Code 7 if a chain's delegate calls it; code 7 or 4 if neither delegates nor the folder of the
+    /// records is known.
+    pub fn to_release(
         config: &'a NetworkConfig,
         environment: &'a Environment,
         plugins: Plugins<'a>,
     ) -> Result<Self, Error> {
         refuse_delegates_call(environment)?;
-        let settings = Settings::lenient(config, environment);
+        let settings = Settings::to_release(config, environment)?;
         let borrowed = Cow::Borrowed(config);
         Ok(Self::with(settings, borrowed, environment, plugins))
     }
@@ -93,7 +94,7 @@ impl<'a> Chain<'a> {
             return Err(content.refusal(&record.attachment));
         }
         let config = content.config().map_err(|error| damaged(&error.msg))?;
-        let settings = Settings::lenient(&config, environment);
+        let settings = Settings::to_release(&config, environment)?;
         let mut chain = Self::with(settings, Cow::Owned(config), environment, plugins);
         chain.records = record.siblings();
         Ok(chain)

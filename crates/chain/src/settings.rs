@@ -52,18 +52,29 @@ impl Settings {
         })
     }
 
-    /// Reads the settings. If one is wrong, that is logged, and there is no delegate: the record of
-    /// an attachment has its own.
-    pub(crate) fn lenient(config: &NetworkConfig, environment: &Environment) -> Self {
-        Self::read(config, environment).unwrap_or_else(|error| {
-            tracing::warn!(%error, "ignored on DEL");
-            let mut settings = Self::of_delegates(Vec::new());
-            let ipam = config.ipam();
-            if let Ok(path) = ipam.and_then(|ipam| state_dir(environment, &ipam)) {
-                settings.state_dir = path;
-            }
-            settings
-        })
+    /// Reads the settings for DEL and GC. A wrong one is logged and counts as missing, since the
+    /// record of an attachment has its own.
+    ///
+    /// # Errors
+    ///
+    /// Code 7 or 4 if neither delegates nor the folder of the records is known: then nobody knows
+    /// what to release.
+    pub(crate) fn to_release(
+        config: &NetworkConfig,
+        environment: &Environment,
+    ) -> Result<Self, Error> {
+        let ipam = usable(config.ipam());
+        let delegates = usable(delegates(&ipam));
+        let mut settings = Self {
+            timeout: usable(ipam.duration("ipam", "delegateTimeout")),
+            ..Self::of_delegates(delegates)
+        };
+        match state_dir(environment, &ipam) {
+            Ok(path) => settings.state_dir = path,
+            Err(error) if settings.delegates.is_empty() => return Err(error),
+            Err(error) => warn_of_setting(&error),
+        }
+        Ok(settings)
     }
 
     /// The default settings, for these delegates.
@@ -75,6 +86,18 @@ impl Settings {
             state_dir: STATE_DIR.into(),
         }
     }
+}
+
+/// The value of a setting of DEL and GC; if it is wrong, that of a missing one.
+fn usable<T: Default>(setting: Result<T, Error>) -> T {
+    setting.unwrap_or_else(|error| {
+        warn_of_setting(&error);
+        T::default()
+    })
+}
+
+fn warn_of_setting(error: &Error) {
+    tracing::warn!(%error, "ignored on DEL and GC, which go by the records");
 }
 
 fn delegates(ipam: &Object) -> Result<Vec<DelegateName>, Error> {

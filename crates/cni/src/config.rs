@@ -8,8 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::excerpt::Excerpt;
-use crate::object::is_spelling;
-use crate::{Attachment, Error, IpamResult, NetworkName, Object, SpecVersion, code};
+use crate::{Attachment, Error, IpamResult, NetworkName, Object, SpecVersion, code, is_field};
 
 /// The key of the result before this plugin's.
 const PREV_RESULT: &str = "prevResult";
@@ -35,19 +34,7 @@ impl NetworkConfig {
     /// Code 6 for anything but a JSON object, code 7 for a wrong or missing `name`,
     /// code 1 for a `cniVersion` that isn't supported.
     pub fn parse(bytes: Vec<u8>) -> Result<Self, Error> {
-        let undecodable = |what: String| {
-            Error::new(
-                code::UNDECODABLE,
-                format!("network configuration on stdin: {what}"),
-            )
-        };
-        let text = String::from_utf8(bytes).map_err(|e| undecodable(e.to_string()))?;
-        if text.trim_ascii().is_empty() {
-            return Err(undecodable("it is empty".to_owned()));
-        }
-        let object: Object = serde_json::from_str(&text).map_err(|e| {
-            undecodable(e.to_string()).with_details(format!("stdin was {}", Excerpt(&text)))
-        })?;
+        let (text, object) = decode(bytes)?;
         let name = name(&object)?;
         let version = version(&object)?;
         Ok(Self {
@@ -58,6 +45,37 @@ impl NetworkConfig {
         })
     }
 
+    /// Reads the configuration of a DEL or GC. A mistake that somebody has made since the ADD must
+    /// not keep an address: of two spellings of a key, the last one counts, and an unusable
+    /// `cniVersion` is replaced with the newest.
+    ///
+    /// # Errors
+    ///
+    /// Code 6 for anything but a JSON object, code 7 for a wrong or missing `name`.
+    pub fn parse_to_release(bytes: Vec<u8>) -> Result<Self, Error> {
+        let (text, object) = decode(bytes)?;
+        let object = object.lenient();
+        let mut config = Self {
+            name: name(&object)?,
+            text: text.into(),
+            version: SpecVersion::LATEST,
+            object,
+        };
+        match version(&config.object) {
+            Ok(version) => config.version = version,
+            Err(_) => config = config.in_version(SpecVersion::LATEST),
+        }
+        Ok(config)
+    }
+
+    /// The configuration of an ADD, for its DEL: as of [`Self::parse_to_release`].
+    #[must_use]
+    pub fn to_release(self) -> Self {
+        Self {
+            object: self.object.lenient(),
+            ..self
+        }
+    }
     /// The configuration as it came, or, of a derived one, with nothing else changed.
     pub fn as_bytes(&self) -> &[u8] {
         self.text().as_bytes()
@@ -82,7 +100,6 @@ impl NetworkConfig {
     #[must_use]
     pub fn with_prev_result(&self, prev_result: &RawValue) -> Self {
         let mut object = self.object.clone();
-        object.retain(|key| key == PREV_RESULT || !is_spelling(key, PREV_RESULT));
         object.set_raw(PREV_RESULT, prev_result.to_owned());
         self.derived(object)
     }
@@ -90,11 +107,11 @@ impl NetworkConfig {
     /// The configuration without `prevResult`, in any spelling of the key; the same one if it has
     /// none.
     pub fn without_prev_result(&self) -> Cow<'_, Self> {
-        if !self.object.keys().any(|key| is_spelling(key, PREV_RESULT)) {
+        if self.object.get(PREV_RESULT).is_none() {
             return Cow::Borrowed(self);
         }
         let mut object = self.object.clone();
-        object.retain(|key| !is_spelling(key, PREV_RESULT));
+        object.remove(PREV_RESULT);
         Cow::Owned(self.derived(object))
     }
 
@@ -134,7 +151,7 @@ impl NetworkConfig {
     #[must_use]
     pub fn without_call(&self) -> Self {
         let mut object = self.object.clone();
-        object.retain(|key| !is_spelling(key, PREV_RESULT) && !key.starts_with("cni.dev/"));
+        object.retain(|key| !is_field(key, PREV_RESULT) && !is_of_call(key));
         self.derived(object)
     }
 
@@ -153,6 +170,15 @@ impl NetworkConfig {
         &self.name
     }
 
+    /// The object in a top-level key; `None` where it is missing or `null`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`].
+    pub fn section(&self, key: &str) -> Result<Option<Object>, Error> {
+        self.object.section("", key)
+    }
+
     /// The value of a top-level key; `None` where it is missing or `null`.
     ///
     /// # Errors
@@ -168,26 +194,30 @@ impl NetworkConfig {
     ///
     /// Code 7 if it is missing or no object.
     pub fn ipam(&self) -> Result<Object, Error> {
-        self.read("ipam")?
+        self.section("ipam")?
             .ok_or_else(|| Error::config("ipam is missing"))
     }
 
-    /// `prevResult`, as it came.
+    /// `prevResult`, as it came; its last spelling.
     pub fn raw_prev_result(&self) -> Option<&RawValue> {
         self.object
             .get(PREV_RESULT)
             .filter(|raw| raw.get() != "null")
     }
 
-    /// `prevResult`.
+    /// `prevResult`. On DEL and GC, only what is needed must be readable.
     ///
     /// # Errors
     ///
     /// Code 7, naming the key that is wrong.
     pub fn prev_result(&self) -> Result<Option<IpamResult>, Error> {
-        self.raw_prev_result()
-            .map(|raw| IpamResult::read("prevResult", raw))
-            .transpose()
+        let Some(raw) = self.object.field("", PREV_RESULT)? else {
+            return Ok(None);
+        };
+        if !self.object.is_lenient() {
+            IpamResult::verify_types("prevResult", raw)?;
+        }
+        IpamResult::read("prevResult", raw).map(Some)
     }
 
     /// `cni.dev/valid-attachments`: attachments that GC must keep. An empty list and
@@ -204,8 +234,36 @@ impl NetworkConfig {
                 "{VALID_ATTACHMENTS} is missing: nothing says which attachments are valid, nothing is released"
             )));
         }
-        Ok(self.read(VALID_ATTACHMENTS)?.unwrap_or_default())
+        let entries: Vec<Object> = self.read(VALID_ATTACHMENTS)?.unwrap_or_default();
+        let read = |(i, entry): (usize, &Object)| {
+            Attachment::read(&format!("{VALID_ATTACHMENTS}[{i}]"), entry)
+        };
+        entries.iter().enumerate().map(read).collect()
     }
+}
+
+/// True for a key that a runtime adds for one call.
+fn is_of_call(key: &str) -> bool {
+    key.get(..8)
+        .is_some_and(|start| is_field(start, "cni.dev/"))
+}
+
+/// The text of a JSON object, and the object.
+fn decode(bytes: Vec<u8>) -> Result<(String, Object), Error> {
+    let undecodable = |what: String| {
+        Error::new(
+            code::UNDECODABLE,
+            format!("network configuration on stdin: {what}"),
+        )
+    };
+    let text = String::from_utf8(bytes).map_err(|e| undecodable(e.to_string()))?;
+    if text.trim_ascii().is_empty() {
+        return Err(undecodable("it is empty".to_owned()));
+    }
+    let object = serde_json::from_str(&text).map_err(|e| {
+        undecodable(e.to_string()).with_details(format!("stdin was {}", Excerpt(&text)))
+    })?;
+    Ok((text, object))
 }
 
 fn name(object: &Object) -> Result<NetworkName, Error> {
@@ -306,7 +364,7 @@ mod tests {
         assert_eq!(config.without_prev_result().text(), without);
         assert_eq!(config.without_call().text(), without);
         let with = config.with_prev_result(RawValue::NULL);
-        let expected = without.replace('}', r#","prevResult":null}"#);
+        let expected = without.replacen('{', r#"{"prevResult":null,"#, 1);
         assert_eq!(with.text(), expected);
         // As it came.
         let json = without.replace(',', " , ");
@@ -333,6 +391,63 @@ mod tests {
             let list = format!(r#"[{before}{{"containerID":"c2","ifname":"eth0"}}]"#);
             assert_eq!(all.text(), json.replace(listed, &list));
         }
+    }
+
+    #[test]
+    fn del_and_gc_need_a_network_name_and_nothing_else() {
+        for (keys, version) in [
+            (r#""cniVersion":"0.4.0","#, SpecVersion::V0_4_0),
+            (
+                r#""cniVersion":"1.0.0","CNIVersion":"0.3.1","#,
+                SpecVersion::V0_3_1,
+            ),
+            ("", SpecVersion::LATEST),
+            (r#""cniVersion":"","#, SpecVersion::LATEST),
+            (r#""cniVersion":"0.2.0","#, SpecVersion::LATEST),
+            (r#""cniVersion":7,"#, SpecVersion::LATEST),
+        ] {
+            let json = format!(r#"{{{keys}"name":"n","ipam":{{"dataDir":"/a","datadir":"/b"}}}}"#);
+            let config = NetworkConfig::parse_to_release(json.into_bytes()).unwrap();
+            assert_eq!(config.version(), version, "{keys}");
+            let forwarded = NetworkConfig::parse_to_release(config.as_bytes().to_vec());
+            assert_eq!(forwarded.unwrap().version(), version, "{keys}");
+            let data_dir = config.ipam().unwrap().read("ipam", "dataDir");
+            assert_eq!(data_dir, Ok(Some("/b".to_owned())));
+        }
+        for json in [r#"{"cniVersion":"1.0.0"}"#, "[]", ""] {
+            assert!(
+                NetworkConfig::parse_to_release(json.into()).is_err(),
+                "{json}"
+            );
+        }
+    }
+
+    #[test]
+    fn two_spellings_of_a_key_are_refused_except_on_del_and_gc() {
+        let refused = |json: &str| parse(json).and_then(|config| config.ipam().map(drop));
+        for (json, word) in [
+            (
+                r#"{"cniVersion":"1.0.0","CNIVERSION":"1.1.0","name":"n"}"#,
+                "CNIVERSION",
+            ),
+            (r#"{"cniVersion":"1.0.0","name":"n","Name":"m"}"#, "Name"),
+            (
+                r#"{"cniVersion":"1.0.0","name":"n","ipam":{},"IPAM":{"x":1}}"#,
+                "IPAM",
+            ),
+        ] {
+            let error = refused(json).unwrap_err();
+            assert!(error.msg.contains(word), "{error}");
+        }
+        let json = r#"{"CniVersion":"1.0.0","NAME":"n","Ipam":{},"PrevResult":{"IPs":[{"Address":"10.0.0.2/24"}]}}"#;
+        let config = parse(json).unwrap();
+        assert_eq!(config.prev_result().unwrap().unwrap().ips.len(), 1);
+        let result = RawValue::from_string("{}".to_owned()).unwrap();
+        let text = config.with_prev_result(&result).text().to_owned();
+        assert_eq!(
+            text,
+            r#"{"CniVersion":"1.0.0","NAME":"n","Ipam":{},"prevResult":{}}"#
+        );
     }
 
     #[test]

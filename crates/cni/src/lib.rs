@@ -8,6 +8,7 @@ mod config;
 mod environment;
 mod error;
 mod excerpt;
+mod field;
 mod json_output;
 mod name;
 mod object;
@@ -26,6 +27,7 @@ pub use config::NetworkConfig;
 pub use environment::{DELEGATE, Environment, ROLLBACK};
 pub use error::{Error, code};
 pub use excerpt::{Excerpt, OneLine};
+pub use field::is_field;
 pub use json_output::JsonOutput;
 pub use name::{
     Attachment, ContainerId, DelegateName, IfName, InvalidName, NetworkName, holds_nothing,
@@ -33,7 +35,7 @@ pub use name::{
 pub use object::{Object, read};
 pub use plugin::{About, LinkedOutput, LinkedPlugin, Plugin};
 pub use request::Request;
-pub use result::{Dns, IpConfig, IpamResult};
+pub use result::{Dns, IpConfig, IpamResult, parse_cidr, verify_route};
 pub use secrets::without_secrets;
 pub use trace::{TRACEPARENT, TraceContext};
 pub use version::SpecVersion;

@@ -7,6 +7,8 @@ use std::str::FromStr;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::{Error, Object};
+
 /// The rule that a text breaks, so that it is no name of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidName(&'static str);
@@ -170,6 +172,20 @@ pub struct Attachment {
     pub ifname: IfName,
 }
 
+impl Attachment {
+    /// Reads an entry of `cni.dev/valid-attachments`; `path` is its name in messages.
+    ///
+    /// # Errors
+    ///
+    /// Code 7 for a missing or an invalid name.
+    pub fn read(path: &str, entry: &Object) -> Result<Self, Error> {
+        Ok(Self {
+            container_id: entry.required(path, "containerID")?,
+            ifname: entry.required(path, "ifname")?,
+        })
+    }
+}
+
 impl fmt::Display for Attachment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.container_id, self.ifname)
@@ -183,26 +199,30 @@ mod tests {
     #[test]
     fn json_holds_no_attachment_with_an_invalid_name() {
         let json = r#"{"containerID":"c1","ifname":"eth0"}"#;
-        let attachment: Attachment = serde_json::from_str(json).unwrap();
+        let read = |json: &str| Attachment::read("list[0]", &serde_json::from_str(json).unwrap());
+        let attachment = read(json).unwrap();
         assert_eq!(attachment.to_string(), "c1 eth0");
         assert_eq!(serde_json::to_string(&attachment).unwrap(), json);
+        assert_eq!(
+            read(r#"{"ContainerId":"c1","ifName":"eth0"}"#),
+            Ok(attachment)
+        );
         for (json, message) in [
             (
                 r#"{"containerID":"../x","ifname":"eth0"}"#,
-                "\"../x\" is no container ID: it must start with a letter or a digit (ASCII)",
+                "list[0].containerID: \"../x\" is no container ID: it must start with a letter or a digit (ASCII)",
             ),
             (
                 r#"{"containerID":"c1","ifname":"a\u002fb"}"#,
-                "\"a/b\" is no interface name: it contains /, : or white space",
+                "list[0].ifname: \"a/b\" is no interface name: it contains /, : or white space",
             ),
-            (r#"{"containerID":"c1"}"#, "missing field `ifname`"),
+            (r#"{"containerID":"c1"}"#, "list[0].ifname is missing"),
             (
                 r#"{"containerID":1,"ifname":"eth0"}"#,
-                "invalid type: integer `1`, expected a string",
+                "list[0].containerID: invalid type: integer `1`, expected a string",
             ),
         ] {
-            let error = serde_json::from_str::<Attachment>(json).unwrap_err();
-            assert!(error.to_string().starts_with(message), "{error}");
+            assert_eq!(read(json).unwrap_err().msg, message);
         }
     }
 

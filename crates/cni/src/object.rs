@@ -10,12 +10,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::{Error, Excerpt, without_secrets};
+use crate::{Error, Excerpt, is_field, without_secrets};
 
 /// A JSON object that preserves its members: their order, the spelling of numbers,
 /// unknown keys.
 ///
-/// Of a key that occurs twice, the last value counts, as with Go's `encoding/json`.
+/// Its keys are fields, which are found as Go's decoder finds them ([`crate::is_field`]). Of a key
+/// that occurs twice, the last value counts. Two spellings of one field are refused
+/// ([`Self::field`]). The keys of a user's map are found by [`Self::read_exact`].
 ///
 /// ```
 /// # use cni::Object;
@@ -26,6 +28,8 @@ use crate::{Error, Excerpt, without_secrets};
 #[derive(Clone, Debug, Default)]
 pub struct Object {
     members: Vec<(String, Box<RawValue>)>,
+    /// True if the last spelling of a field counts, and several are no error.
+    is_lenient: bool,
 }
 
 impl Object {
@@ -34,27 +38,117 @@ impl Object {
         Self::default()
     }
 
-    /// The value of `key`, as it was written.
+    /// The same object, of which the last spelling of a field counts: for DEL and GC, which a
+    /// mistake in the configuration must not prevent.
+    #[must_use]
+    pub(crate) fn lenient(self) -> Self {
+        Self {
+            is_lenient: true,
+            ..self
+        }
+    }
+
+    /// True if the last spelling of a field counts.
+    pub(crate) fn is_lenient(&self) -> bool {
+        self.is_lenient
+    }
+
+    /// The value of `key`, as it was written; of its last spelling.
     pub fn get(&self, key: &str) -> Option<&RawValue> {
-        self.members
-            .iter()
-            .rfind(|(k, _)| k == key)
-            .map(|(_, value)| &**value)
+        let mut members = self.members.iter();
+        let (_, value) = members.rfind(|(k, _)| is_field(k, key))?;
+        Some(value)
+    }
+
+    /// The value of `key`, as it was written; `None` where it is missing or `null`.
+    ///
+    /// # Errors
+    ///
+    /// Code 7 for two spellings of the key with different values, naming both: Go's decoder would
+    /// merge the values. Equal ones are no error, since libcni adds `name` to a plugin's `Name`.
+    pub fn field(&self, path: &str, key: &str) -> Result<Option<&RawValue>, Error> {
+        let mut spellings = self.members.iter().filter(|(k, _)| is_field(k, key));
+        let Some((mut last, mut value)) = spellings.next().map(|(k, value)| (k, value)) else {
+            return Ok(None);
+        };
+        for (spelling, later) in spellings {
+            if spelling != last && later.get() != value.get() && !self.is_lenient {
+                return Err(Error::config(format!(
+                    "{} is there as {spelling:?}, too; write one of the two",
+                    join(path, last)
+                )));
+            }
+            (last, value) = (spelling, later);
+        }
+        Ok(Some(&**value).filter(|raw| raw.get() != "null"))
     }
 
     /// The value of `key` as a `T`; `None` where it is missing or `null`.
     ///
     /// # Errors
     ///
-    /// Code 7 if the value is something else; it names the key, as `path.key`
-    /// (or `key`, with an empty path), and the value.
+    /// Code 7 for two spellings of the key, and if the value is something else; it names the key, as
+    /// `path.key` (or `key`, with an empty path), and the value.
     pub fn read<T: DeserializeOwned>(&self, path: &str, key: &str) -> Result<Option<T>, Error> {
-        match self.get(key) {
-            // The path is made only for a message: a catalogue of rules has thousands of keys.
-            Some(raw) if raw.get() != "null" => serde_json::from_str(raw.get())
-                .or_else(|_| read(&join(path, key), raw))
-                .map(Some),
-            _ => Ok(None),
+        let value = self.field(path, key)?;
+        value.map(|raw| read_member(path, key, raw)).transpose()
+    }
+
+    /// The value of `key`, which must be there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`], and code 7 if it is missing or `null`.
+    pub fn required<T: DeserializeOwned>(&self, path: &str, key: &str) -> Result<T, Error> {
+        let missing = || Error::config(format!("{} is missing", join(path, key)));
+        self.read(path, key)?.ok_or_else(missing)
+    }
+
+    /// The object in `key`; `None` where it is missing or `null`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`].
+    pub fn section(&self, path: &str, key: &str) -> Result<Option<Self>, Error> {
+        let section = self.read::<Self>(path, key)?;
+        Ok(section.map(|section| Self {
+            is_lenient: self.is_lenient,
+            ..section
+        }))
+    }
+
+    /// The value of exactly this key as a `T`: of an object whose keys a user has chosen, or that is
+    /// read so by libcni; `None` where it is missing or `null`.
+    ///
+    /// # Errors
+    ///
+    /// Code 7 if the value is something else.
+    pub fn read_exact<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        key: &str,
+    ) -> Result<Option<T>, Error> {
+        let member = self.members.iter().rfind(|(k, _)| k == key);
+        let value = member.filter(|(_, raw)| raw.get() != "null");
+        value
+            .map(|(_, raw)| read_member(path, key, raw))
+            .transpose()
+    }
+
+    /// Refuses keys that are none of these fields.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the first one and the fields.
+    pub fn expect_only(&self, path: &str, fields: &[&str]) -> Result<(), Error> {
+        let is_known = |key: &str| fields.iter().any(|field| is_field(key, field));
+        match self.keys().find(|key| !is_known(key)) {
+            None => Ok(()),
+            Some(key) => Err(Error::config(format!(
+                "{}: there is no such key, only {}",
+                join(path, key),
+                fields.join(", ")
+            ))),
         }
     }
 
@@ -105,7 +199,7 @@ impl Object {
         }
     }
 
-    /// Gives `key` this value, in its place or at the end.
+    /// Gives `key` this value, in its place or at the end. Of several spellings, none is left.
     ///
     /// # Panics
     ///
@@ -114,18 +208,21 @@ impl Object {
         self.set_raw(key, to_raw_value(value).expect("the value is JSON"));
     }
 
-    /// Gives `key` this value, in its place or at the end.
+    /// [`Self::set`], with a value that is JSON already.
     pub fn set_raw(&mut self, key: &str, value: Box<RawValue>) {
-        let mut found = false;
-        // Every occurrence: a reader that takes the first and one that takes
-        // the last must see the same.
-        for (_, old) in self.members.iter_mut().filter(|(k, _)| k == key) {
-            old.clone_from(&value);
-            found = true;
-        }
-        if !found {
-            self.members.push((key.to_owned(), value));
-        }
+        let mut new = Some((key.to_owned(), value));
+        self.members.retain_mut(|member| {
+            if !is_field(&member.0, key) {
+                return true;
+            }
+            let first = new.take();
+            let is_first = first.is_some();
+            if let Some(new) = first {
+                *member = new;
+            }
+            is_first
+        });
+        self.members.extend(new);
     }
 
     /// Removes the keys of which `is_kept` is false.
@@ -133,9 +230,14 @@ impl Object {
         self.members.retain(|(key, _)| is_kept(key));
     }
 
-    /// Removes a key. A missing one is no error.
+    /// Adds a member behind the others, also in a second spelling of a key.
+    pub fn append(&mut self, key: &str, value: &RawValue) {
+        self.members.push((key.to_owned(), value.to_owned()));
+    }
+
+    /// Removes a key, in all spellings. A missing one is no error.
     pub fn remove(&mut self, key: &str) {
-        self.members.retain(|(k, _)| k != key);
+        self.members.retain(|(k, _)| !is_field(k, key));
     }
 
     /// The members in the order in which they were written; a key may occur twice.
@@ -151,15 +253,10 @@ impl Object {
     }
 }
 
-/// True if Go's decoder reads this key as that field: they differ at most in their cases. Two
-/// letters beyond ASCII count as one of ASCII (Unicode's simple case folding).
-pub(crate) fn is_spelling(key: &str, field: &str) -> bool {
-    let folded = |letter: char| match letter {
-        '\u{17f}' => 's',
-        '\u{212a}' => 'k',
-        _ => letter.to_ascii_lowercase(),
-    };
-    key.chars().map(folded).eq(field.chars().map(folded))
+/// Reads the value of a key. The path is made only for a message: a catalogue of rules has thousands
+/// of keys.
+fn read_member<T: DeserializeOwned>(path: &str, key: &str, raw: &RawValue) -> Result<T, Error> {
+    serde_json::from_str(raw.get()).or_else(|_| read(&join(path, key), raw))
 }
 
 /// Reads a value; `path` is its name in messages.
@@ -223,7 +320,10 @@ impl<'de> Deserialize<'de> for Object {
                 while let Some(member) = map.next_entry()? {
                     members.push(member);
                 }
-                Ok(Object { members })
+                Ok(Object {
+                    members,
+                    is_lenient: false,
+                })
             }
         }
 
@@ -294,9 +394,58 @@ mod tests {
         let mut parsed = object(r#"{"a":1,"b":2,"a":3}"#);
         assert_eq!(parsed.get("a").unwrap().get(), "3");
         parsed.set("a", &4);
-        assert_eq!(text(&parsed), r#"{"a":4,"b":2,"a":4}"#);
+        assert_eq!(text(&parsed), r#"{"a":4,"b":2}"#);
         parsed.remove("a");
         assert_eq!(text(&parsed), r#"{"b":2}"#);
+    }
+
+    #[test]
+    fn a_field_is_found_in_any_case_and_a_key_of_a_map_in_its_own() {
+        let parsed = object(r#"{"DATADIR":"/x","pool":1,"Pool":2}"#);
+        assert_eq!(parsed.read("ipam", "dataDir"), Ok(Some("/x".to_owned())));
+        assert_eq!(parsed.read_exact::<u8>("ipam", "dataDir"), Ok(None));
+        assert_eq!(parsed.read_exact("ipam", "Pool"), Ok(Some(2)));
+        assert_eq!(parsed.read_exact("ipam", "pool"), Ok(Some(1)));
+        let error = parsed.read::<u8>("ipam", "pool").unwrap_err();
+        assert_eq!(error.code, crate::code::INVALID_CONFIG);
+        assert_eq!(
+            error.msg,
+            "ipam.pool is there as \"Pool\", too; write one of the two"
+        );
+        let lenient = parsed.lenient();
+        assert_eq!(lenient.read("ipam", "pool"), Ok(Some(2)));
+        assert_eq!(object(r#"{"a":1,"A":1}"#).read("", "a"), Ok(Some(1)));
+        let nested = object(r#"{"S":{"a":1,"A":2}}"#);
+        assert!(
+            nested
+                .section("", "s")
+                .unwrap()
+                .unwrap()
+                .read::<u8>("s", "a")
+                .is_err()
+        );
+        let section = nested.lenient().section("", "s").unwrap().unwrap();
+        assert_eq!(section.read("s", "a"), Ok(Some(2)));
+    }
+
+    #[test]
+    fn what_is_set_is_there_in_one_spelling() {
+        let mut parsed = object(r#"{"x":0,"PrevResult":1,"prevresult":2,"y":3}"#);
+        parsed.set("prevResult", &4);
+        assert_eq!(text(&parsed), r#"{"x":0,"prevResult":4,"y":3}"#);
+        parsed.remove("PREVRESULT");
+        assert_eq!(text(&parsed), r#"{"x":0,"y":3}"#);
+    }
+
+    #[test]
+    fn an_unknown_key_is_named() {
+        let fields = ["pools", "rules"];
+        assert!(object(r#"{"Pools":1}"#).expect_only("f", &fields).is_ok());
+        let error = object(r#"{"pool":1}"#).expect_only("f", &fields);
+        assert_eq!(
+            error.unwrap_err().msg,
+            "f.pool: there is no such key, only pools, rules"
+        );
     }
 
     #[test]

@@ -68,6 +68,11 @@ impl Request {
         }
     }
 
+    /// True for DEL and GC: a mistake in the configuration must not prevent them.
+    pub fn releases(&self) -> bool {
+        matches!(self, Self::Del(_) | Self::Gc)
+    }
+
     /// The attachment that the request is about, if it is about one.
     pub fn attachment(&self) -> Option<&Attachment> {
         match self {

@@ -1,12 +1,16 @@
 //! The success result of an IPAM plugin: addresses, routes, DNS.
 
+mod types;
+
 use std::net::IpAddr;
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::object::{self, Object};
-use crate::{Error, SpecVersion};
+use crate::{Error, SpecVersion, is_field};
+
+pub use types::{parse_cidr, verify_route};
 
 /// An IPAM plugin's success result: `ips`, `routes`, `dns`, and every other key
 /// as it came. Specification, section 5, "Delegated plugins (IPAM)".
@@ -57,6 +61,16 @@ impl Default for IpamResult {
 }
 
 impl IpamResult {
+    /// Verifies that each field that CNI defines has its type, as the main plugin will read it;
+    /// `path` is the result's name in messages.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the key that is wrong and its value.
+    pub fn verify_types(path: &str, raw: &RawValue) -> Result<(), Error> {
+        types::verify(path, &object::read(path, raw)?)
+    }
+
     /// Reads a result; `path` is its name in messages (`prevResult`).
     ///
     /// # Errors
@@ -70,7 +84,7 @@ impl IpamResult {
             .enumerate()
             .map(|(i, entry)| IpConfig::read(&format!("{path}.ips[{i}]"), entry))
             .collect::<Result<_, _>>()?;
-        let dns = object.read(path, "dns")?.unwrap_or_default();
+        let dns = object.section(path, "dns")?.unwrap_or_default();
         let mut result = Self {
             ips,
             routes: object.read(path, "routes")?.unwrap_or_default(),
@@ -93,7 +107,8 @@ impl IpamResult {
 
     /// The keys other than `cniVersion`, `ips`, `routes` and `dns`, in order.
     pub fn others(&self) -> impl Iterator<Item = (&str, &RawValue)> {
-        let others = self.object.keys().filter(|key| !OWN_KEYS.contains(key));
+        let is_own = |key: &str| OWN_KEYS.iter().any(|own| is_field(key, own));
+        let others = self.object.keys().filter(move |key| !is_own(key));
         others.filter_map(|key| Some((key, self.object.get(key)?)))
     }
 
@@ -144,9 +159,7 @@ impl IpConfig {
     }
 
     fn read(path: &str, object: Object) -> Result<Self, Error> {
-        let address: String = object
-            .read(path, "address")?
-            .ok_or_else(|| Error::config(format!("{path}.address is missing")))?;
+        let address: String = object.required(path, "address")?;
         let (ip, _prefix) = address.split_once('/').unwrap_or((&address, ""));
         let ip = ip
             .parse()

@@ -6,6 +6,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use cni::{NetworkConfig, NetworkName, Object, SpecVersion};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 
 use folder::files_with;
 pub use folder::{EXTENSIONS, Found, Problem, files, read, readable};
@@ -56,9 +58,14 @@ impl Conflist {
         let is_list = file
             .extension()
             .is_some_and(|extension| extension == "conflist")
-            || object.get("plugins").is_some() && object.get("type").is_none();
-        let name = name(&object)?;
-        let (version, unsupported_version) = version(&object)?;
+            || object.keys().any(|key| key == "plugins") && object.get("type").is_none();
+        let read = if is_list {
+            Reading::OfList
+        } else {
+            Reading::OfPlugin
+        };
+        let name = name(&object, read)?;
+        let (version, unsupported_version) = version(&object, read)?;
         let plugins = if is_list {
             listed(file, &object, &name, version)?
         } else {
@@ -100,8 +107,8 @@ impl PluginEntry {
         let kind = kind
             .filter(|kind| !kind.is_empty())
             .ok_or_else(|| format!("{path}type is missing: it names the plugin's executable"))?;
-        let ipam: Option<Object> = object
-            .read(path.trim_end_matches('.'), "ipam")
+        let ipam = object
+            .section(path.trim_end_matches('.'), "ipam")
             .map_err(|e| e.msg)?;
         let ipam_type = match &ipam {
             Some(ipam) => ipam
@@ -112,9 +119,9 @@ impl PluginEntry {
         let mut request = Object::new();
         request.set("cniVersion", version.as_str());
         request.set("name", name);
-        for key in object.keys() {
-            if let (None, Some(raw)) = (request.get(key), object.get(key)) {
-                request.set_raw(key, raw.to_owned());
+        for (key, raw) in object.iter() {
+            if !["cniVersion", "name"].contains(&key) {
+                request.append(key, raw);
             }
         }
         let request = serde_json::to_vec(&request).expect("an object is JSON");
@@ -125,6 +132,19 @@ impl PluginEntry {
             ipam,
             ipam_type,
         })
+    }
+
+    /// The plugin of a request that it has received. ADD needs no `type`.
+    pub fn of_request(request: NetworkConfig) -> Self {
+        let ipam = request.section("ipam").ok().flatten();
+        let ipam_type = ipam.as_ref().map(|ipam| ipam.read("ipam", "type"));
+        Self {
+            kind: request.read("type").ok().flatten().unwrap_or_default(),
+            object: serde_json::from_slice(request.as_bytes()).expect("a request is an object"),
+            ipam_type: ipam_type.and_then(Result::ok).flatten(),
+            ipam,
+            request,
+        }
     }
 
     /// The plugin's `ipam` section, if it has one.
@@ -155,7 +175,7 @@ fn listed(
     name: &NetworkName,
     version: SpecVersion,
 ) -> Result<Vec<PluginEntry>, String> {
-    let entries: Option<Vec<Object>> = list.read("", "plugins").map_err(|e| e.msg)?;
+    let entries: Option<Vec<Object>> = list.read_exact("", "plugins").map_err(|e| e.msg)?;
     let mut plugins = Vec::new();
     for (i, entry) in entries.unwrap_or_default().into_iter().enumerate() {
         let path = format!("plugins[{i}].");
@@ -190,18 +210,34 @@ fn beside(
     paths.into_iter().map(read).collect()
 }
 
-fn name(object: &Object) -> Result<NetworkName, String> {
-    match object.read("", "name") {
-        Err(error) => Err(error.msg),
-        Ok(None) => Err("name is missing: it must be the network's name".to_owned()),
-        Ok(Some(name)) => Ok(name),
+/// How libcni reads the keys of a file.
+#[derive(Clone, Copy)]
+enum Reading {
+    /// Those of a list exactly.
+    OfList,
+    /// Those of a plugin as Go's decoder does.
+    OfPlugin,
+}
+
+impl Reading {
+    fn read<T: DeserializeOwned>(self, object: &Object, key: &str) -> Result<Option<T>, String> {
+        let value = match self {
+            Self::OfList => object.read_exact("", key),
+            Self::OfPlugin => object.read("", key),
+        };
+        value.map_err(|error| error.msg)
     }
 }
 
+fn name(object: &Object, reading: Reading) -> Result<NetworkName, String> {
+    let name = reading.read(object, "name")?;
+    name.ok_or_else(|| "name is missing: it must be the network's name".to_owned())
+}
+
 /// The version of the calls, and the version that the file names if we don't support it.
-fn version(object: &Object) -> Result<(SpecVersion, Option<String>), String> {
-    let one: Option<String> = object.read("", "cniVersion").map_err(|e| e.msg)?;
-    let several: Option<Vec<String>> = object.read("", "cniVersions").map_err(|e| e.msg)?;
+fn version(object: &Object, reading: Reading) -> Result<(SpecVersion, Option<String>), String> {
+    let one: Option<String> = reading.read(object, "cniVersion")?;
+    let several: Option<Vec<String>> = reading.read(object, "cniVersions")?;
     let all: Vec<String> = several.into_iter().flatten().chain(one).collect();
     let known = all.iter().filter_map(|text| text.parse().ok()).max();
     Ok(match (known, all.first()) {
@@ -215,7 +251,7 @@ fn version(object: &Object) -> Result<(SpecVersion, Option<String>), String> {
 /// A key that is a boolean, or the text `"true"` or `"false"`, as libcni accepts it. False if it is
 /// missing.
 fn flag(object: &Object, key: &str) -> Result<bool, String> {
-    let Some(raw) = object.get(key) else {
+    let Some(raw) = Reading::OfList.read::<Box<RawValue>>(object, key)? else {
         return Ok(false);
     };
     match raw.get().trim_matches('"').to_ascii_lowercase().as_str() {
@@ -258,6 +294,20 @@ mod tests {
         )
         .unwrap();
         assert_eq!((one.plugins.len(), one.name.as_str()), (1, "n"));
+    }
+
+    #[test]
+    fn a_list_is_read_exactly_and_its_plugins_as_go_reads_them() {
+        let list = r#"{"cniVersion":"1.0.0","CniVersion":"9","name":"n","NAME":"m","plugins":
+            [{"Type":"bridge","IPAM":{"TYPE":"host-local"}}],"Plugins":[]}"#;
+        let list = parse("/nowhere/a.conflist", list).unwrap();
+        assert_eq!((list.name.as_str(), list.plugins.len()), ("n", 1));
+        assert_eq!(list.plugins[0].kind, "bridge");
+        assert_eq!(list.plugins[0].ipam_type(), Some("host-local"));
+        let capital = r#"{"cniVersion":"1.0.0","Name":"n","plugins":[{"type":"a"}]}"#;
+        assert!(parse("/nowhere/a.conflist", capital).is_err());
+        let one = r#"{"CNIVersion":"1.0.0","Name":"n","Type":"ptp"}"#;
+        assert_eq!(parse("a.conf", one).unwrap().version, SpecVersion::V1_0_0);
     }
 
     #[test]

@@ -75,12 +75,7 @@ impl Settings {
             .map_err(|error| refused(&error.to_string()))?;
         let object: Object = serde_json::from_slice(&content)
             .map_err(|error| refused(&format!("it is no JSON object: {error}")))?;
-        if let Some(unknown) = object.keys().find(|name| !KEYS.contains(name)) {
-            let known = KEYS.join(", ");
-            return Err(refused(&format!(
-                "there is no key {unknown:?}, only {known}"
-            )));
-        }
+        object.expect_only(&path, &KEYS)?;
         let endpoints = endpoints(&path, &object)?;
         let ca = object.absolute_path(&path, "ca")?;
         let cert = object.absolute_path(&path, "cert")?;
@@ -232,7 +227,7 @@ mod tests {
             ),
             (
                 r#"{"endpoints":["http://a:1"],"user":"x"}"#,
-                "FILE: there is no key \"user\"",
+                "FILE.user: there is no such key, only endpoints",
             ),
         ] {
             let msg = settings(content).unwrap_err();

@@ -79,11 +79,19 @@ impl Sandbox {
         let Ok(mut object) = serde_json::from_slice::<Object>(&config) else {
             return config;
         };
-        let Some(mut ipam) = object.read::<Object>("", "ipam").ok().flatten() else {
+        // Of several spellings, DEL and GC read the last one.
+        let ipam = object
+            .get("ipam")
+            .map(|raw| serde_json::from_str(raw.get()));
+        let Some(Ok(mut ipam)) = ipam else {
             return config;
         };
+        let text = |ipam: &Object, key| match ipam.get(key) {
+            None => Ok(None),
+            Some(raw) => serde_json::from_str::<Option<String>>(raw.get()),
+        };
         for (key, path) in [("dataDir", self.data_dir()), ("stateDir", self.state_dir())] {
-            match ipam.read::<String>("ipam", key) {
+            match text(&ipam, key) {
                 Ok(None) => ipam.set(key, &path),
                 Ok(Some(text)) => ipam.set(key, &led_into(&path, &text)),
                 Err(_) => {}
@@ -93,7 +101,7 @@ impl Sandbox {
             ("resolvConf", self.resolv_conf()),
             ("poolsDir", self.pools_dir()),
         ] {
-            if let Ok(Some(text)) = ipam.read::<String>("ipam", key) {
+            if let Ok(Some(text)) = text(&ipam, key) {
                 ipam.set(key, &led_into(&path, &text));
             }
         }

@@ -17,7 +17,7 @@ pub enum Word {
 /// Keys, values and signs.
 const PLAIN: &str = r#"
     a c1 eth0 testnet .. . ../escape / name ipam type cniVersion 0.3.0 0.4.0 1.0.0
-    1.1.0 9.9.9 prevResult pools ranges subnet rangeStart rangestart rangeEnd gateway
+    1.1.0 9.9.9 prevResult PrevResult pools ranges Ranges datadir IPAM subnet rangeStart rangestart rangeEnd gateway
     requested-ip ips address version routes dst gw dns nameservers domain search
     options args cni runtimeConfig ipRanges delegates delegateTimeout 1ns 1h result
     merge last dataDir stateDir resolvConf

@@ -5,15 +5,8 @@ use std::process::ExitCode;
 
 use cni::{About, Call, Error, Object};
 use ipam::{Selector, SelectorPlugin};
-use serde::Deserialize;
 
 struct IpamDsLabels;
-
-#[derive(Deserialize)]
-struct Label {
-    key: String,
-    value: String,
-}
 
 impl Selector for IpamDsLabels {
     fn about(&self) -> About {
@@ -25,17 +18,20 @@ impl Selector for IpamDsLabels {
     }
 
     fn pools(&self, call: &Call<'_>) -> Result<Vec<Object>, Error> {
-        let args: Object = call.config.read("args")?.unwrap_or_default();
-        let cni: Object = args.read("args", "cni")?.unwrap_or_default();
-        let labels: Vec<Label> = cni.read("args.cni", "labels")?.unwrap_or_default();
-        let label = labels.into_iter().find(|label| label.key == "pool");
-        let name = label
-            .ok_or_else(|| Error::config("args.cni.labels: there is no label pool"))?
-            .value;
+        let args = call.config.section("args")?.unwrap_or_default();
+        let cni = args.section("args", "cni")?.unwrap_or_default();
+        let labels: Vec<Object> = cni.read("args.cni", "labels")?.unwrap_or_default();
+        let text = |label: &Object, key| label.required::<String>("args.cni.labels", key);
+        let is_pool = |label: &&Object| text(label, "key").is_ok_and(|key| key == "pool");
+        let label = labels.iter().find(is_pool);
+        let label =
+            label.ok_or_else(|| Error::config("args.cni.labels: there is no label pool"))?;
+        let name = text(label, "value")?;
 
         let ipam = call.config.ipam()?;
-        let pools: Object = ipam.read("ipam", "pools")?.unwrap_or_default();
-        let pool: Option<Object> = pools.read("ipam.pools", &name)?;
+        let pools = ipam.section("ipam", "pools")?.unwrap_or_default();
+        // The user has chosen the names of the pools.
+        let pool: Option<Object> = pools.read_exact("ipam.pools", &name)?;
         let mut pool =
             pool.ok_or_else(|| Error::config(format!("ipam.pools: there is no {name:?}")))?;
         pool.set("name", &name);

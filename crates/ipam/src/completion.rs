@@ -2,11 +2,10 @@
 //! `ipam.resolvConf`.
 
 use std::fs;
-use std::net::IpAddr;
 
 use cni::{Dns, Error, IpConfig, IpamResult, NetworkConfig, Object};
 
-use crate::{parse_subnet, resolv_conf};
+use crate::resolv_conf;
 
 /// An allocator's answer before its addresses are known.
 ///
@@ -48,24 +47,14 @@ impl Completion {
 ///
 /// # Errors
 ///
-/// Code 7, naming the key and the value, for a route without a valid `dst`, and for a `gw`
-/// that is no address.
+/// Code 7, naming the key and the value, for a route without `dst`, and for an attribute of a wrong
+/// type.
 pub fn read_routes(path: &str, object: &Object) -> Result<Vec<Object>, Error> {
     let routes: Vec<Object> = object.read(path, "routes")?.unwrap_or_default();
     for (i, route) in routes.iter().enumerate() {
         let path = format!("{path}.routes[{i}]");
-        let dst: String = route
-            .read(&path, "dst")?
-            .ok_or_else(|| Error::config(format!("{path}.dst is missing")))?;
-        if parse_subnet(&dst).is_none() {
-            return Err(Error::config(format!(
-                "{path}.dst: {dst:?} is no subnet (such as 0.0.0.0/0)"
-            )));
-        }
-        let gw: Option<String> = route.read(&path, "gw")?;
-        if let Some(gw) = gw.filter(|gw| !gw.is_empty() && gw.parse::<IpAddr>().is_err()) {
-            return Err(Error::config(format!("{path}.gw: {gw:?} is no IP address")));
-        }
+        cni::verify_route(&path, route)?;
+        route.required::<String>(&path, "dst")?;
     }
     Ok(routes)
 }
@@ -104,7 +93,7 @@ mod tests {
         let file = folder.path().join("resolv.conf");
         fs::write(&file, "nameserver 10.0.0.9\nsearch b\n").unwrap();
         let ipam =
-            format!(r#"{{"routes":[{{"dst":"0.0.0.0/0","mtu":1e3}}],"resolvConf":{file:?}}}"#);
+            format!(r#"{{"routes":[{{"dst":"0.0.0.0/0","mtu":1400}}],"resolvConf":{file:?}}}"#);
         let prev_result = concat!(
             r#"{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.2/24"}],"routes":[{"dst":"10.0.0.0/8"}],"#,
             r#""dns":{"nameservers":["10.0.0.1"],"domain":"a"},"pools":[{}],"x":1.50}"#
@@ -113,7 +102,7 @@ mod tests {
             completed(&ipam, prev_result).unwrap(),
             concat!(
                 r#"{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.2/24"},{"address":"10.0.0.3/24"}],"#,
-                r#""routes":[{"dst":"10.0.0.0/8"},{"dst":"0.0.0.0/0","mtu":1e3}],"#,
+                r#""routes":[{"dst":"10.0.0.0/8"},{"dst":"0.0.0.0/0","mtu":1400}],"#,
                 r#""dns":{"nameservers":["10.0.0.1","10.0.0.9"],"domain":"a","search":["b"]},"x":1.50}"#
             )
         );
@@ -138,6 +127,10 @@ mod tests {
             (
                 r#"{"routes":[{"dst":"0.0.0.0/0","gw":"x"}]}"#,
                 "ipam.routes[0].gw: \"x\" is no IP address",
+            ),
+            (
+                r#"{"Routes":[{"dst":"0.0.0.0/0","MTU":"1400"}]}"#,
+                "ipam.routes[0].mtu: \"1400\" is no integer of 64 bits",
             ),
         ] {
             assert_eq!(completed(ipam, "null").unwrap_err().msg, message);

@@ -18,7 +18,7 @@ pub(crate) const KEY: &str = "exclude";
 ///
 /// Code 7 for an entry that is none of these, naming it.
 pub(crate) fn read(path: &str, object: &Object) -> Result<Vec<Interval>, Error> {
-    let Some(raw) = object.get(KEY).filter(|raw| raw.get() != "null") else {
+    let Some(raw) = object.field(path, KEY)? else {
         return Ok(Vec::new());
     };
     // There may be thousands: read without a copy of each.

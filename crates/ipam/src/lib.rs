@@ -28,7 +28,7 @@ pub use pool::{LONGEST_STICKY_KEY, Pool};
 pub use pool_name::{POOLS_DIRECTORY, PoolName, pools_directory, refuse_reserved_name};
 pub use pool_ranges::range_objects;
 pub use pools::Pools;
-pub use range::{ADDRESS_KEYS, RANGE_KEYS, Range, refuse_unclear_keys};
+pub use range::{ADDRESS_KEYS, RANGE_KEYS, Range};
 pub use range_set::RangeSet;
 pub use requests::{RequestedAddress, requests};
 pub use rotation::{Candidate, first_free};

@@ -8,7 +8,6 @@ use serde_json::value::RawValue;
 
 use crate::pool_name::NAME_MAX;
 use crate::pool_ranges::is_set;
-use crate::range::refuse_unclear_keys;
 use crate::{Candidate, PoolName, RangeSet, parse_address, pool_ranges, pools_directory};
 
 /// Longest key of `sticky`, in bytes.
@@ -46,7 +45,6 @@ impl Pool {
     /// that is unreadable, in none of the ranges, or a gateway; a `sticky` of more than
     /// 1024 bytes.
     pub fn read(path: &str, object: Object) -> Result<Self, Error> {
-        refuse_unclear_keys(path, object.keys())?;
         let ranges = pool_ranges::read(path, &object)?;
         let requested: Option<String> = object.read(path, "requested-ip")?;
         let of_ranges = |text: String| {
@@ -309,8 +307,8 @@ mod tests {
                 "it.name: \"7\" can't name a pool: it has only digits",
             ),
             (
-                r#"{"subnet":"10.0.0.0/24","name":"a","name":"b"}"#,
-                "it.name occurs twice",
+                r#"{"subnet":"10.0.0.0/24","name":"a","NAME":"b"}"#,
+                "it.name is there as \"NAME\", too; write one of the two",
             ),
         ] {
             assert_eq!(pool(json).unwrap_err(), message);

@@ -2,7 +2,7 @@
 
 use cni::{Error, Object};
 
-use crate::{ADDRESS_KEYS, RangeSet, exclude};
+use crate::{ADDRESS_KEYS, Range, RangeSet, exclude};
 
 /// Reads the ranges of a pool, without what the pool or a range excludes.
 pub(crate) fn read(path: &str, pool: &Object) -> Result<RangeSet, Error> {
@@ -15,7 +15,7 @@ pub(crate) fn read(path: &str, pool: &Object) -> Result<RangeSet, Error> {
             let excluded = exclude::read(path, pool)?;
             RangeSet::read(&format!("{path}.ranges"), &ranges, &excluded)
         }
-        None if is_one => RangeSet::of_one(path, pool),
+        None if is_one => Range::read(path, pool).map(RangeSet::from),
         None => Err(Error::config(format!(
             "{path}.ranges is missing, and subnet is, too"
         ))),

@@ -29,10 +29,8 @@ impl Pools {
     ///
     /// Code 7, naming the key, for what is no array of objects.
     pub fn of_call(config: &NetworkConfig) -> Result<Self, Error> {
-        let Some(raw) = config.raw_prev_result() else {
-            return Ok(Self::default());
-        };
-        let pools = cni::read::<Object>("prevResult", raw)?.read("prevResult", KEY)?;
+        let prev_result = config.section("prevResult")?.unwrap_or_default();
+        let pools = prev_result.read("prevResult", KEY)?;
         Ok(Self(pools.unwrap_or_default()))
     }
 

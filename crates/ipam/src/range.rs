@@ -1,7 +1,6 @@
 //! One range: a subnet, the part of it that addresses are given from, the gateway and
 //! the excluded addresses.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -37,25 +36,22 @@ impl Range {
     ///
     /// # Errors
     ///
-    /// Code 7, naming the key and the value: a key that occurs twice, or is one of
-    /// a range's in another case; a subnet that is missing, unreadable, with host
-    /// bits set or too small; a start, an end or a gateway that is unreadable; a
-    /// start or an end outside of the subnet; a start after the end.
+    /// Code 7, naming the key and the value: two spellings of a key; a subnet that is
+    /// missing, unreadable, with host bits set or too small; a start, an end or a gateway
+    /// that is unreadable; a start or an end outside of the subnet; a start after the end.
     pub fn read(path: &str, object: &Object) -> Result<Self, Error> {
-        refuse_unclear_keys(path, object.keys())?;
-        Self::read_keys(path, object, &[])
+        Self::read_excluding(path, object, &[])
     }
 
-    /// Reads only [`RANGE_KEYS`]. The pool's `exclude` applies, too.
-    pub(crate) fn read_keys(
+    /// [`Self::read`], without what its pool excludes, too.
+    pub(crate) fn read_excluding(
         path: &str,
         object: &Object,
         exclude: &[Interval],
     ) -> Result<Self, Error> {
         let text = |key| object.read::<String>(path, key);
         let invalid = |key: &str, why: String| Error::config(format!("{path}.{key}: {why}"));
-        let subnet =
-            text("subnet")?.ok_or_else(|| Error::config(format!("{path}.subnet is missing")))?;
+        let subnet: String = object.required(path, "subnet")?;
         let subnet = read_subnet(&subnet).map_err(|why| invalid("subnet", why))?;
         let v4 = subnet.addr().is_ipv4();
         let address = |key| -> Result<Option<IpAddr>, Error> {
@@ -142,33 +138,6 @@ impl fmt::Display for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.addresses.fmt(f)
     }
-}
-
-/// Refuses keys that two readers would understand differently: one that occurs
-/// twice, and one of a range's in another case, such as `rangestart`. host-local,
-/// being written in Go, reads the latter; not to read it would give addresses that
-/// the range was meant to leave out.
-///
-/// # Errors
-///
-/// Code 7, naming the key.
-pub fn refuse_unclear_keys<'a>(
-    path: &str,
-    keys: impl Iterator<Item = &'a str>,
-) -> Result<(), Error> {
-    let mut seen = BTreeSet::new();
-    for key in keys {
-        if let Some(meant) = RANGE_KEYS
-            .iter()
-            .find(|k| **k != key && k.eq_ignore_ascii_case(key))
-        {
-            return Err(Error::config(format!("{path}.{key}: write it as {meant}")));
-        }
-        if !seen.insert(key) {
-            return Err(Error::config(format!("{path}.{key} occurs twice")));
-        }
-    }
-    Ok(())
 }
 
 fn read_subnet(text: &str) -> Result<IpNet, String> {
@@ -271,23 +240,18 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_two_readers_understand_differently_is_refused() {
-        for (json, message) in [
-            (
-                r#"{"subnet":"10.0.0.0/24","subnet":"10.0.1.0/24"}"#,
-                "it.subnet occurs twice",
-            ),
-            (
-                r#"{"subnet":"10.0.0.0/24","rangestart":"10.0.0.9"}"#,
-                "it.rangestart: write it as rangeStart",
-            ),
-            (
-                r#"{"subnet":"10.0.0.0/24","Exclude":[]}"#,
-                "it.Exclude: write it as exclude",
-            ),
-        ] {
-            let object: Object = serde_json::from_str(json).unwrap();
-            assert_eq!(Range::read("it", &object).unwrap_err().msg, message);
+    fn a_key_counts_in_any_case_and_is_refused_in_two() {
+        let read = |json: &str| Range::read("it", &serde_json::from_str(json).unwrap());
+        let json = r#"{"SUBNET":"10.0.0.0/24","rangestart":"10.0.0.9","Exclude":["10.0.0.10"]}"#;
+        let range = read(json).unwrap();
+        assert_eq!(range.to_string(), "10.0.0.9-10.0.0.254");
+        assert!(!range.gives("10.0.0.10".parse().unwrap()));
+        for key in ["Subnet", "rangestart", "Gateway", "EXCLUDE"] {
+            let twice = format!(
+                r#"{{"subnet":"10.0.0.0/24","rangeStart":"","gateway":"","exclude":[],"{key}":null}}"#
+            );
+            let error = read(&twice).unwrap_err();
+            assert!(error.msg.contains(&format!("{key:?}, too")), "{error}");
         }
     }
 

@@ -7,7 +7,6 @@ use cni::{Error, Object};
 
 use crate::disjoint::Disjoint;
 use crate::interval::in_family;
-use crate::range::refuse_unclear_keys;
 use crate::{Interval, Range};
 
 /// At least one range; all of one family, none overlapping another.
@@ -21,11 +20,6 @@ impl From<Range> for RangeSet {
 }
 
 impl RangeSet {
-    /// Reads the only range of a set or a pool out of an object with other keys, too.
-    pub(crate) fn of_one(path: &str, object: &Object) -> Result<Self, Error> {
-        Range::read_keys(path, object, &[]).map(Self::from)
-    }
-
     /// Reads an array of ranges; `path` is its name in messages. `exclude` is what
     /// their pool excludes.
     ///
@@ -40,8 +34,7 @@ impl RangeSet {
         for (i, object) in objects.iter().enumerate() {
             let path = format!("{path}[{i}]");
             let invalid = |why| Err(Error::config(format!("{path}.subnet: {why}")));
-            refuse_unclear_keys(&path, object.keys())?;
-            let range = Range::read_keys(&path, object, exclude)?;
+            let range = Range::read_excluding(&path, object, exclude)?;
             let subnet = range.subnet();
             if let Some(first) = ranges.first().map(Range::subnet)
                 && subnet.addr().is_ipv4() != first.addr().is_ipv4()

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use cni::{Call, Error, NetworkConfig, Object};
+use cni::{Call, Error, NetworkConfig};
 
 use crate::parse_address;
 
@@ -50,9 +50,9 @@ fn of_args(call: &Call<'_>) -> Result<Option<RequestedAddress>, Error> {
 }
 
 fn of_config(config: &NetworkConfig) -> Result<Vec<RequestedAddress>, Error> {
-    let args: Option<Object> = config.read("args")?;
-    let cni: Option<Object> = args.map_or(Ok(None), |args| args.read("args", "cni"))?;
-    let runtime: Option<Object> = config.read("runtimeConfig")?;
+    let args = config.section("args")?;
+    let cni = args.map_or(Ok(None), |args| args.section("args", "cni"))?;
+    let runtime = config.section("runtimeConfig")?;
     let mut requests = Vec::new();
     for (section, path) in [(cni, "args.cni"), (runtime, "runtimeConfig")] {
         let texts: Option<Vec<String>> =

@@ -10,12 +10,8 @@ use ipnet::IpNet;
 /// does: some programs take `010.0.0.0` for an octal number, hence for another
 /// address. `ipnet`'s own parser accepts them.
 pub fn parse_subnet(text: &str) -> Option<IpNet> {
-    let (ip, prefix) = text.split_once('/')?;
-    let ip: IpAddr = ip.parse().ok()?;
-    if !prefix.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    IpNet::new(ip, prefix.parse().ok()?).ok()
+    let (ip, length) = cni::parse_cidr(text)?;
+    IpNet::new(ip, length).ok()
 }
 
 /// Reads `<ip>[/<prefix>]`, as the CNI conventions write requested addresses; the

@@ -1,6 +1,6 @@
 //! A network of ipam-delegated or host-local, and its folders.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use chain::record::state_dir;
 use cni::{DelegateName, Environment, Error, NetworkConfig, NetworkName, Object};
@@ -59,7 +59,7 @@ impl Network {
         environment: &Environment,
     ) -> Result<Option<Self>, String> {
         let main = conflist.plugins.iter().find(|plugin| is_ours(plugin));
-        let network = main.map(|main| Self::read(conflist, main, environment));
+        let network = main.map(|main| Self::of_plugin(conflist, main, environment));
         network.transpose().map_err(|error| error.msg)
     }
 
@@ -67,16 +67,39 @@ impl Network {
     pub(crate) fn each_of(conflist: &Conflist, environment: &Environment) -> Vec<(usize, Self)> {
         let plugins = conflist.plugins.iter().enumerate();
         let of_ours = plugins.filter(|(_, plugin)| is_ours(plugin));
-        let read = |(i, plugin)| Some((i, Self::read(conflist, plugin, environment).ok()?));
+        let read = |(i, plugin)| Some((i, Self::of_plugin(conflist, plugin, environment).ok()?));
         of_ours.filter_map(read).collect()
     }
 
-    fn read(
+    fn of_plugin(
         conflist: &Conflist,
         main: &PluginEntry,
         environment: &Environment,
     ) -> Result<Self, Error> {
         let is_host_local = main.ipam_type() == Some(HOST_LOCAL);
+        Self::read(&conflist.file, main, is_host_local, environment)
+    }
+
+    /// The network of a chain's record, as its ADD was configured.
+    ///
+    /// # Errors
+    ///
+    /// The reason why its configuration can't be used, naming key and value.
+    pub(crate) fn of_record(
+        file: &Path,
+        config: NetworkConfig,
+        environment: &Environment,
+    ) -> Result<Self, String> {
+        let main = PluginEntry::of_request(config);
+        Self::read(file, &main, false, environment).map_err(|error| error.msg)
+    }
+
+    fn read(
+        file: &Path,
+        main: &PluginEntry,
+        is_host_local: bool,
+        environment: &Environment,
+    ) -> Result<Self, Error> {
         let mut config = main.request.clone();
         if is_host_local {
             // So that a chain can run its DEL. host-local ignores the additional key.
@@ -84,17 +107,23 @@ impl Network {
         }
         let ipam = config.ipam()?;
         let delegates: Option<Vec<DelegateName>> = ipam.read("ipam", "delegates")?;
-        let data_dir = ipam.absolute_path("ipam", "dataDir")?;
-        Ok(Self {
-            name: conflist.name.clone(),
-            file: conflist.file.clone(),
+        let mut network = Self {
+            name: config.name().clone(),
+            file: file.to_owned(),
             main: main.clone(),
             delegates: delegates.unwrap_or_default(),
             is_host_local,
-            data_dir: data_dir.unwrap_or_else(|| DATA_DIR.into()),
+            data_dir: DATA_DIR.into(),
             state_dir: state_dir(&config, environment)?,
             config,
-        })
+        };
+        // An allocator that isn't ours may mean anything by this key.
+        if network.keeps_files()
+            && let Some(data_dir) = ipam.absolute_path("ipam", "dataDir")?
+        {
+            network.data_dir = data_dir;
+        }
+        Ok(network)
     }
 
     /// The `ipam` section; empty if it is missing or no object.
@@ -143,7 +172,6 @@ pub(crate) fn with_keys(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     fn network(plugins: &str) -> Result<Option<Network>, String> {
         let content = format!(r#"{{"cniVersion":"1.0.0","name":"n","plugins":[{plugins}]}}"#);
@@ -179,9 +207,37 @@ mod tests {
     }
 
     #[test]
+    fn a_record_is_read_whatever_add_has_accepted() {
+        for keys in [
+            r#""ipam":{"delegates":["ipam-da-host-local"],"DataDir":"/d"}"#,
+            r#""plugins":7,"ipam":{"type":"x","delegates":["ipam-da-host-local"],"dataDir":"/d"}"#,
+        ] {
+            let json = format!(r#"{{"cniVersion":"1.0.0","name":"n",{keys}}}"#);
+            let config = NetworkConfig::parse(json.into_bytes()).unwrap();
+            let network = Network::of_record(Path::new("/r"), config, &Environment::default());
+            let network = network.unwrap();
+            assert!(network.keeps_files() && !network.is_host_local);
+            assert_eq!(
+                (network.name.as_str(), &*network.data_dir),
+                ("n", Path::new("/d"))
+            );
+        }
+        let keys = r#""ipam":{"delegates":["other"],"dataDir":7}"#;
+        let config =
+            NetworkConfig::parse(format!(r#"{{"cniVersion":"1.0.0","name":"n",{keys}}}"#).into());
+        assert!(
+            Network::of_record(Path::new("/r"), config.unwrap(), &Environment::default()).is_ok()
+        );
+    }
+
+    #[test]
     fn a_wrong_setting_names_the_key() {
         for (ipam, key) in [
             (r#""type":"host-local","dataDir":"d""#, "ipam.dataDir"),
+            (
+                r#""type":"ipam-delegated","delegates":["ipam-da-host-local"],"dataDir":"d""#,
+                "ipam.dataDir",
+            ),
             (r#""type":"ipam-delegated","stateDir":"s""#, "ipam.stateDir"),
             (r#""type":"ipam-delegated","delegates":7"#, "ipam.delegates"),
         ] {

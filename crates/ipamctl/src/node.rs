@@ -135,8 +135,13 @@ impl Node {
     /// The network of a record, as its ADD was configured.
     fn network_of(&self, record: &ListedRecord) -> Result<Option<Network>, String> {
         let content = record.content.as_ref().map_err(Clone::clone)?;
-        let config = content.raw_config().get();
-        let conflist = Conflist::parse(&record.file, config.as_bytes())?;
-        Network::of(&conflist, &self.environment)
+        if content.is_callers {
+            // Docker's endpoint: the configuration is a list.
+            let list = content.raw_config().get();
+            let conflist = Conflist::parse(&record.file, list.as_bytes())?;
+            return Network::of(&conflist, &self.environment);
+        }
+        let config = content.config().map_err(|error| error.msg)?;
+        Network::of_record(&record.file, config, &self.environment).map(Some)
     }
 }

@@ -8,12 +8,11 @@ use std::process::ExitCode;
 
 use cni::{
     Call, Cancellation, Command, DELEGATE, Deliver, Environment, Error, JsonOutput, LinkedOutput,
-    LinkedPlugin, NetworkConfig, OneLine, Plugin, ROLLBACK, Reply, Request, SpecVersion,
+    LinkedPlugin, NetworkConfig, Object, OneLine, Plugin, ROLLBACK, Reply, Request, SpecVersion,
     TRACEPARENT, TraceContext, code,
 };
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
-use serde::Deserialize;
 use serde_json::json;
 
 use crate::command_line::{self, COMMIT, FLAVOUR};
@@ -153,7 +152,13 @@ impl LinkedPlugin for Linked<'_> {
             let request = Request::from_environment(environment)?;
             refuse_older(&request, &config).map(|()| request)
         });
-        let answer = request.and_then(|request| answering.run(&request, config));
+        let answer = request.and_then(|request| {
+            let config = match request.releases() {
+                true => config.to_release(),
+                false => config,
+            };
+            answering.run(&request, config)
+        });
         LinkedOutput {
             answer,
             stderr: log.end(),
@@ -216,7 +221,10 @@ impl<'a> Answering<'a> {
         if request == Request::Version {
             return Ok((request, Stdin::Probe(bytes)));
         }
-        let config = NetworkConfig::parse(bytes)?;
+        let config = match request.releases() {
+            true => NetworkConfig::parse_to_release(bytes)?,
+            false => NetworkConfig::parse(bytes)?,
+        };
         refuse_older(&request, &config)?;
         Ok((request, Stdin::Config(config)))
     }
@@ -352,15 +360,9 @@ fn defect(panic: &(dyn Any + Send)) -> Error {
 /// The answer to VERSION. Specification, section 5, "Version": `cniVersion` is the input's.
 /// VERSION never fails; without a version in the input, the answer has the newest one.
 fn supported_versions(stdin: &[u8]) -> Vec<u8> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Probe {
-        cni_version: String,
-    }
-    let asked_with = serde_json::from_slice(stdin).map_or_else(
-        |_| SpecVersion::LATEST.to_string(),
-        |probe: Probe| probe.cni_version,
-    );
+    let probe: Option<Object> = serde_json::from_slice(stdin).ok();
+    let version = probe.and_then(|probe| probe.read("", "cniVersion").ok()?);
+    let asked_with: String = version.unwrap_or_else(|| SpecVersion::LATEST.to_string());
     let answer = json!({
         "cniVersion": asked_with,
         "supportedVersions": SpecVersion::NAMES,

@@ -101,7 +101,8 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
 
     /// The same delegates, with `delegateTimeout` of this recorded configuration.
     pub(crate) fn timed_as(mut self, recorded: &NetworkConfig) -> Self {
-        self.timeout = Settings::lenient(recorded, &self.environment).timeout;
+        let settings = Settings::to_release(recorded, &self.environment);
+        self.timeout = settings.ok().and_then(|settings| settings.timeout);
         self
     }
 

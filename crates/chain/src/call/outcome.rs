@@ -106,9 +106,11 @@ impl Failure {
         Self::new(Kind::Garbled, code::DELEGATE_GARBLED, msg)
     }
 
-    /// [`Self::garbled`], of a delegate whose output is JSON but not a result.
+    /// The delegate's output is JSON, but no result that a main plugin can read, for this reason.
     pub(crate) fn no_result(output: &JsonOutput, reason: &str) -> Self {
-        Self::garbled(reason).with_output("stdout", output.json().get())
+        let msg = format!("printed no valid result: {reason}");
+        Self::new(Kind::Garbled, code::DELEGATE_GARBLED, msg)
+            .with_output("stdout", output.json().get())
     }
 
     /// It succeeded and printed nothing, where an answer is required.

@@ -3,8 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use cni::{Error, Excerpt, JsonOutput, code};
-use serde::Deserialize;
+use cni::{Error, Excerpt, JsonOutput, Object, code};
 
 use crate::call::{Failure, Kind, Outcome, Terminated};
 
@@ -99,20 +98,16 @@ fn excerpt(bytes: &[u8]) -> String {
 
 /// The CNI error on stdout, if it is one: an object with a `code` and a `msg`.
 fn as_error(stdout: &[u8]) -> Option<Error> {
-    // All keys are optional, so that an ordinary result is no parser error: to make one,
-    // the parser counts lines.
-    #[derive(Deserialize)]
-    struct Printed {
-        code: Option<u64>,
-        msg: Option<String>,
-        details: Option<String>,
-    }
     if stdout.is_empty() {
         return None;
     }
-    let printed: Printed = serde_json::from_slice(stdout).ok()?;
-    let error = Error::new(printed.code?, printed.msg?);
-    Some(error.with_details(printed.details.unwrap_or_default()))
+    let printed: Object = serde_json::from_slice(stdout).ok()?;
+    let error = Error::new(
+        printed.read("", "code").ok()??,
+        printed.read::<String>("", "msg").ok()??,
+    );
+    let details: Option<String> = printed.read("", "details").ok()?;
+    Some(error.with_details(details.unwrap_or_default()))
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use cni::{Command, DelegateName, IpamResult, JsonOutput, SpecVersion, code};
-use serde::Deserialize;
+use cni::{Command, DelegateName, IpamResult, JsonOutput, Object, SpecVersion, code};
 
 use crate::call::{DelegateCall, Failure, Kind, Outcome};
 
@@ -79,14 +78,10 @@ fn highest_common_version(call: &DelegateCall<'_>, run: RunOnce<'_>) -> Option<S
 
 /// The versions in an answer to VERSION.
 pub(crate) fn supported_versions(output: &JsonOutput) -> Result<Vec<String>, String> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Versions {
-        supported_versions: Vec<String>,
-    }
-    let versions: Versions =
+    let answer: Object =
         serde_json::from_str(output.json().get()).map_err(|error| error.to_string())?;
-    Ok(versions.supported_versions)
+    let versions = answer.required("", "supportedVersions");
+    versions.map_err(|error| error.msg)
 }
 
 /// True if a delegate may have failed because it is too old: by the code of its error, or if the

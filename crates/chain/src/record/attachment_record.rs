@@ -169,7 +169,7 @@ impl AttachmentRecord {
     ///
     /// It is damaged.
     pub fn config(&self) -> Result<NetworkConfig, Error> {
-        NetworkConfig::parse(self.config.get().as_bytes().to_vec())
+        NetworkConfig::parse_to_release(self.config.get().as_bytes().to_vec())
     }
 
     /// The configuration of the ADD as it is recorded.

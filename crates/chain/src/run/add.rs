@@ -3,7 +3,7 @@
 
 use std::io;
 
-use cni::{Attachment, Command, DelegateName, Error, JsonOutput, NetworkConfig, code};
+use cni::{Attachment, Command, DelegateName, Error, IpamResult, JsonOutput, NetworkConfig, code};
 
 use crate::call::{DelegateCall, Failure, InstalledDelegates, Kind, Outcome};
 use crate::chain::Chain;
@@ -122,12 +122,12 @@ impl Addition<'_, '_, '_> {
             let raw = prev_result.as_ref().map(JsonOutput::json);
             let call = DelegateCall::new(name, Command::Add, config, raw);
             let result = match self.delegates.run(&call) {
-                Outcome::Result(output) => match &prev_result {
+                Outcome::Result(output) => verified(output).and_then(|output| match &prev_result {
                     Some(prev_result) if is_merged => {
                         merge(prev_result, &output, config.version(), i == last)
                     }
                     _ => Ok(output),
-                },
+                }),
                 Outcome::Nothing => Err(Failure::silent()),
                 Outcome::Failed(failure) => Err(failure),
             };
@@ -217,6 +217,14 @@ impl Addition<'_, '_, '_> {
             error = error.with_line(&format!("not undone, DEL failed: {failed}"));
         }
         Box::new(FailedAdd { error, may_hold })
+    }
+}
+
+/// The result, if a main plugin can read it: one that can't doesn't undo the ADD.
+fn verified(output: JsonOutput) -> Result<JsonOutput, Failure> {
+    match IpamResult::verify_types("result", output.json()) {
+        Ok(()) => Ok(output),
+        Err(error) => Err(Failure::no_result(&output, &error.msg)),
     }
 }
 

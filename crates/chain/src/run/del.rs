@@ -40,38 +40,42 @@ impl Chain<'_> {
     /// # Errors
     ///
     /// Code 11 if no delegate has run: the attachment is locked, or its record can't be read
-    /// now.
+    /// now; code 5 if nobody knows what to release.
     pub(crate) fn undo(
         &self,
         attachment: &Attachment,
         today: &NetworkConfig,
     ) -> Result<Undone, Error> {
         let found = lock::acquire(&self.records, attachment, IfMissing::Leave, WhenBusy::Wait)?;
-        Ok(self.undo_found(attachment, today, found))
+        self.undo_found(attachment, today, found)
     }
 
     /// As [`Self::undo`], for an attachment whose record was looked for and locked.
+    ///
+    /// # Errors
+    ///
+    /// Code 5 if nobody knows what to release.
     pub(crate) fn undo_found(
         &self,
         attachment: &Attachment,
         today: &NetworkConfig,
         found: Lookup<LockedRecord>,
-    ) -> Undone {
+    ) -> Result<Undone, Error> {
         let is_missing = matches!(found, Lookup::Missing);
         let locked = match found {
             Lookup::Found(locked) => Some(locked),
             Lookup::Missing => None,
             Lookup::Unusable(error) => {
-                self.warn_of_record(attachment, &error.to_string());
+                self.go_on_without_record(attachment, &error.to_string())?;
                 None
             }
         };
         let failed = self.undo_locked(attachment, today, locked.as_ref());
         let is_removed = failed.is_empty() && locked.is_some_and(|locked| locked.file.remove());
-        Undone {
+        Ok(Undone {
             failed,
             is_recorded: !is_missing && !is_removed,
-        }
+        })
     }
 
     /// Runs DEL for an attachment whose record is locked, if it has one. The record is not
@@ -85,7 +89,11 @@ impl Chain<'_> {
         let file = locked.map(|locked| &locked.file);
         match locked.and_then(|locked| locked.content.as_ref()) {
             None => {}
-            Some(Err(reason)) => self.warn_of_record(attachment, reason),
+            Some(Err(reason)) => {
+                if let Err(error) = self.go_on_without_record(attachment, reason) {
+                    return vec![error];
+                }
+            }
             Some(Ok(record)) => {
                 let environment = self.environment_of(attachment, Some(record));
                 let delegates = InstalledDelegates::new(self, environment).holding(file);
@@ -131,13 +139,20 @@ impl Chain<'_> {
         run(attachment, delegates.timed_as(&config), &steps, prev_result)
     }
 
-    fn warn_of_record(&self, attachment: &Attachment, reason: &str) {
+    /// Logs that the record can't be used, and that the delegates of today's configuration run.
+    ///
+    /// # Errors
+    ///
+    /// Code 5 if today's configuration has no usable delegates: nobody knows what to release.
+    fn go_on_without_record(&self, attachment: &Attachment, reason: &str) -> Result<(), Error> {
         let path = self.records.file(attachment);
-        tracing::warn!(
-            path = %path.display(),
-            reason,
-            "the record can't be used: doing what the configuration says"
-        );
+        let path = path.display();
+        if self.settings.delegates.is_empty() {
+            let record = format_args!("ipam.delegates can't be used, nor the record {path}");
+            return Err(Error::io(record, reason));
+        }
+        tracing::warn!(%path, reason, "the record can't be used: doing what the configuration says");
+        Ok(())
     }
 }
 

@@ -93,7 +93,7 @@ impl Chain<'_> {
             return Ok(None);
         }
         tracing::debug!(%attachment, "not valid any more: undoing it");
-        Ok(Some(self.undo_found(attachment, today, found)))
+        self.undo_found(attachment, today, found).map(Some)
     }
 
     /// The recorded attachments that aren't valid; none if they can't be listed.

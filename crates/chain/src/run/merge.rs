@@ -2,7 +2,7 @@
 
 use std::mem::take;
 
-use cni::{Dns, IpConfig, IpamResult, JsonOutput, Object, SpecVersion};
+use cni::{Dns, IpConfig, IpamResult, JsonOutput, Object, SpecVersion, is_field};
 use serde_json::Value;
 
 use crate::call::Failure;
@@ -29,7 +29,7 @@ pub(crate) fn merge(
     };
     let (earlier, mut merged) = (read(prev_result)?, read(result)?);
     for (key, value) in earlier.others() {
-        if merged.other(key).is_none() && !(is_last && key == "pools") {
+        if merged.other(key).is_none() && !(is_last && is_field(key, "pools")) {
             merged.set_other(key, value);
         }
     }

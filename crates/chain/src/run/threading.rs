@@ -1,7 +1,7 @@
 //! The `prevResult` of the next delegate in a command other than ADD, by what the delegate before it
 //! has printed, and what is recorded of it.
 
-use cni::Object;
+use cni::{Object, is_field};
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::record::RecordedDelegate;
@@ -51,7 +51,8 @@ pub(crate) fn completed(
         return Some(result.to_owned());
     };
     for (key, value) in more.iter() {
-        let is_selected = recorded.name.holds_nothing() && !SPECIFIED.contains(&key);
+        let is_specified = SPECIFIED.iter().any(|specified| is_field(key, specified));
+        let is_selected = recorded.name.holds_nothing() && !is_specified;
         if is_selected || all.get(key).is_none() {
             all.set_raw(key, value.to_owned());
         }

@@ -57,7 +57,7 @@ pub(crate) fn own(arguments: &CommandLine) -> Object {
 ///
 /// There is no `ipam` section, or it is wrong.
 pub(crate) fn of_conflist(list: &Object, name: &NetworkName, records: &Path) -> Result<Object> {
-    let plugins: Vec<Object> = list.read("", "plugins")?.unwrap_or_default();
+    let plugins: Vec<Object> = list.read_exact("", "plugins")?.unwrap_or_default();
     let mut sections = plugins.iter().filter_map(|plugin| plugin.get("ipam"));
     let section = sections.find(|raw| raw.get() != "null");
     let section =
@@ -87,7 +87,7 @@ pub(crate) fn of_conflist(list: &Object, name: &NetworkName, records: &Path) -> 
     ipam.set("type", "ipam-delegated");
     ipam.set("delegates", &delegates);
     ipam.set("stateDir", records);
-    let version: Option<String> = list.read("", "cniVersion")?;
+    let version: Option<String> = list.read_exact("", "cniVersion")?;
     let mut config = Object::new();
     config.set("cniVersion", &version.unwrap_or_else(|| "0.3.1".to_owned()));
     config.set("name", &network);

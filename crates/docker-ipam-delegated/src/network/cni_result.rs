@@ -4,18 +4,15 @@
 use std::net::IpAddr;
 
 use anyhow::Result;
+use cni::{Error, Object};
 use ipam::IpNet;
-use serde::Deserialize;
-use serde_json::value::{RawValue, to_raw_value};
-
-use crate::go_json::without_nulls;
+use serde_json::value::RawValue;
 
 /// The name of a result in messages.
 const RESULT: &str = "the plugins' result";
 
 /// The result.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 pub(crate) struct CniResult {
     ips: Vec<Address>,
     /// The routes.
@@ -24,7 +21,7 @@ pub(crate) struct CniResult {
 }
 
 /// An entry of `ips`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 struct Address {
     address: IpNet,
     gateway: Option<IpAddr>,
@@ -33,7 +30,7 @@ struct Address {
 }
 
 /// An entry of `routes`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 pub(crate) struct Route {
     /// The destination.
     pub(crate) dst: IpNet,
@@ -42,8 +39,7 @@ pub(crate) struct Route {
 }
 
 /// An entry of `interfaces`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug)]
 struct Interface {
     mac: String,
     /// The path of the interface's namespace; empty for the host's.
@@ -57,8 +53,30 @@ impl CniResult {
     ///
     /// The key that is wrong, with its value.
     pub(crate) fn read(result: &RawValue) -> Result<Self> {
-        let result = without_nulls(serde_json::from_str(result.get())?);
-        Ok(cni::read(RESULT, &to_raw_value(&result)?)?)
+        let result: Object = cni::read(RESULT, result)?;
+        let text =
+            |path: &str, entry: &Object, key| entry.read(path, key).map(Option::unwrap_or_default);
+        Ok(Self {
+            ips: entries(&result, "ips", |path, entry| {
+                Ok(Address {
+                    address: entry.required(path, "address")?,
+                    gateway: entry.read(path, "gateway")?,
+                    interface: entry.read(path, "interface")?,
+                })
+            })?,
+            routes: entries(&result, "routes", |path, entry| {
+                Ok(Route {
+                    dst: entry.required(path, "dst")?,
+                    gw: entry.read(path, "gw")?,
+                })
+            })?,
+            interfaces: entries(&result, "interfaces", |path, entry| {
+                Ok(Interface {
+                    mac: text(path, entry, "mac")?,
+                    sandbox: text(path, entry, "sandbox")?,
+                })
+            })?,
+        })
     }
 
     /// The first address of a family, with the length of its prefix.
@@ -94,6 +112,18 @@ impl CniResult {
         let of_family = || gateways.find(|gateway| gateway.is_ipv4() == is_v4);
         route.gw.or_else(of_family)
     }
+}
+
+/// Reads the entries of a list of a result.
+fn entries<T>(
+    result: &Object,
+    list: &str,
+    read: impl Fn(&str, &Object) -> Result<T, Error>,
+) -> Result<Vec<T>, Error> {
+    let entries: Vec<Object> = result.read(RESULT, list)?.unwrap_or_default();
+    let numbered = entries.iter().enumerate();
+    let read = |(i, entry)| read(&format!("{RESULT}.{list}[{i}]"), entry);
+    numbered.map(read).collect()
 }
 
 #[cfg(test)]

@@ -26,8 +26,8 @@ const PORT_MAPPINGS: &str = "portMappings";
 /// The list's capabilities are wrong.
 pub(crate) fn publishes_ports(list: &NetworkConfig) -> Result<bool> {
     for plugin in plugins(list)? {
-        let capabilities: Object = plugin.read("", "capabilities")?.unwrap_or_default();
-        if capabilities.read("capabilities", PORT_MAPPINGS)? == Some(true) {
+        let capabilities = plugin.section("", "capabilities")?.unwrap_or_default();
+        if capabilities.read_exact("capabilities", PORT_MAPPINGS)? == Some(true) {
             return Ok(true);
         }
     }
@@ -135,7 +135,9 @@ fn config(plugin: &Object, endpoint: &Endpoint, result: Option<&RawValue>) -> Re
     let mut config = plugin.clone();
     config.set("cniVersion", endpoint.config.version().as_str());
     config.set("name", endpoint.config.name());
-    let capabilities: Object = plugin.read("", "capabilities")?.unwrap_or_default();
+    let capabilities = plugin.section("", "capabilities")?.unwrap_or_default();
+    // libcni reads their names exactly.
+    let declares = |name| capabilities.read_exact("capabilities", name);
     config.remove("capabilities");
     let EndpointLine {
         mac,
@@ -144,10 +146,10 @@ fn config(plugin: &Object, endpoint: &Endpoint, result: Option<&RawValue>) -> Re
         ..
     } = &endpoint.line;
     let mut runtime = Object::new();
-    if capabilities.read("capabilities", "mac")? == Some(true) && !mac.is_empty() {
+    if declares("mac")? == Some(true) && !mac.is_empty() {
         runtime.set("mac", mac);
     }
-    if capabilities.read("capabilities", PORT_MAPPINGS)? == Some(true) && !ports.is_empty() {
+    if declares(PORT_MAPPINGS)? == Some(true) && !ports.is_empty() {
         runtime.set(PORT_MAPPINGS, ports);
     }
     if runtime.keys().next().is_some() {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use cni::Object;
 use ipam::{IpNet, Range};
 
 use crate::check::conflist_check::Check;
@@ -65,10 +64,15 @@ impl Check<'_> {
     /// the capability.
     pub(super) fn ranges(&mut self, network: &Network) {
         let main = &network.main.object;
-        let is_sent = ["capabilities", "runtimeConfig"].iter().any(|section| {
-            let section: Option<Object> = main.read("", section).ok().flatten();
-            section.is_some_and(|section| section.get("ipRanges").is_some())
+        let section = |key| main.section("", key).ok().flatten();
+        // libcni reads the names of capabilities exactly.
+        let is_declared = section("capabilities").is_some_and(|capabilities| {
+            let declared = capabilities.read_exact::<bool>("capabilities", "ipRanges");
+            declared.is_ok_and(|declared| declared.is_some())
         });
+        let is_configured =
+            section("runtimeConfig").is_some_and(|runtime| runtime.get("ipRanges").is_some());
+        let is_sent = is_declared || is_configured;
         let needs_ranges = network.has_delegate(RANGES) || network.has_delegate(HOST_LOCAL);
         let pools = &self.one.pools;
         if needs_ranges && pools.all.is_empty() && pools.problems.is_empty() && !is_sent {

@@ -1,8 +1,10 @@
 //! `ipamctl explain`: the rule that decides for a container, and its pools. Nothing is reserved, no
 //! plugin runs.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, Result, anyhow, bail};
-use cni::{Call, Environment, Error, NetworkConfig, Object};
+use cni::{Call, Environment, Error, NetworkConfig};
 use conflist::Found;
 use serde_json::json;
 
@@ -54,11 +56,13 @@ fn add_of(
 ) -> Result<(Environment, NetworkConfig), Error> {
     let (mut container, mut ifname) = ("ipamctl-explain", "eth0");
     let mut args = "IgnoreUnknown=1".to_owned();
-    let (mut labels, mut annotations) = (Vec::new(), Object::new());
+    let (mut labels, mut annotations) = (Vec::new(), BTreeMap::new());
     for (key, value) in facts {
         match key.split_once(':') {
             Some(("label", key)) => labels.push(json!({"key": key, "value": value})),
-            Some(("annotation", key)) => annotations.set(key, value),
+            Some(("annotation", key)) => {
+                annotations.insert(key, value);
+            }
             _ if key == "containerID" => container = value,
             _ if key == "ifname" => ifname = value,
             _ => args += &format!(";{key}={value}"),
@@ -72,8 +76,7 @@ fn add_of(
         .with("CNI_IFNAME", ifname)
         .with("CNI_NETNS", "/run/netns/ipamctl-explain")
         .with("CNI_ARGS", args);
-    let configured: Option<Object> = network.config.read("runtimeConfig")?;
-    let mut runtime = configured.unwrap_or_default();
+    let mut runtime = network.config.section("runtimeConfig")?.unwrap_or_default();
     runtime.set(ipam_ds_rules::ANNOTATIONS, &annotations);
     let config = with_keys(&network.config, |config, _| {
         config.set("args", &json!({"cni": {"labels": labels}}));

@@ -31,7 +31,7 @@ impl IpamDelegated<'_> {
         let plugins = Plugins::in_cni_path(call.environment)?.and_own_executable(&linked);
         let chain = match check {
             SettingsCheck::Strict => Chain::new(&call.config, call.environment, plugins)?,
-            SettingsCheck::Lenient => Chain::for_del(&call.config, call.environment, plugins)?,
+            SettingsCheck::Lenient => Chain::to_release(&call.config, call.environment, plugins)?,
         };
         run(&chain
             .cancelled_by(call.cancellation)
@@ -80,7 +80,7 @@ impl Plugin for IpamDelegated<'_> {
     }
 
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        self.with_chain(call, SettingsCheck::Strict, |chain| chain.gc())
+        self.with_chain(call, SettingsCheck::Lenient, |chain| chain.gc())
             .map(|()| Reply::Nothing)
     }
 

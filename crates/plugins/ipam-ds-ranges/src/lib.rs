@@ -67,7 +67,9 @@ pub fn pools(call: &Call<'_>) -> Result<Vec<Object>, Error> {
 /// `ipRanges`.
 fn takes_ranges_of_the_runtime(call: &Call<'_>) -> Result<bool, Error> {
     let capabilities: Option<Object> = call.config.read("capabilities")?;
-    let declared = capabilities.map(|capabilities| capabilities.read("capabilities", "ipRanges"));
+    // libcni reads their names exactly.
+    let declared =
+        capabilities.map(|capabilities| capabilities.read_exact("capabilities", "ipRanges"));
     Ok(declared.transpose()?.flatten().unwrap_or(false))
 }
 

@@ -34,19 +34,17 @@ impl Configured {
     /// Code 7, naming the key and the value: an invalid range or set, or sets that overlap.
     pub(crate) fn read(config: &NetworkConfig, ipam: &Object) -> Result<Self, Error> {
         let mut all = Self::default();
-        if let Some(runtime) = config.read::<Object>("runtimeConfig")? {
+        if let Some(runtime) = config.section("runtimeConfig")? {
             all.read_list(&runtime, "runtimeConfig", "ipRanges")?;
         }
         if ipam.get("subnet").is_some_and(|raw| raw.get() != "null") {
-            let is_range_key = |key: &&str| RANGE_KEYS.iter().any(|k| k.eq_ignore_ascii_case(key));
-            ipam::refuse_unclear_keys("ipam", ipam.keys().filter(is_range_key))?;
             let mut range = Object::new();
             for key in RANGE_KEYS {
                 if let Some(value) = ipam.get(key) {
                     range.set(key, value);
                 }
             }
-            let set = ipam::Range::read("ipam", &range)?.into();
+            let set = ipam::Range::read("ipam", ipam)?.into();
             all.add("ipam".to_owned(), vec![range], set)?;
         }
         all.read_list(ipam, "ipam", "ranges")?;
@@ -185,6 +183,23 @@ mod tests {
     }
 
     #[test]
+    fn keys_are_read_in_any_case_and_the_last_of_two_equal_ones_counts() {
+        let got = sets(concat!(
+            r#""RuntimeConfig":{"ipranges":[[{"SUBNET":"10.3.0.0/24"}]]},"#,
+            r#""ipam":{"Ranges":[[{"Subnet":"10.1.0.0/24","rangestart":"10.1.0.5","rangestart":"10.1.0.9"}]],"#,
+            r#""SUBNET":"10.2.0.0/24","rangeend":"10.2.0.9"}"#,
+        ));
+        assert_eq!(
+            got.unwrap(),
+            [
+                "runtimeConfig.ipRanges[0] 10.3.0.1-10.3.0.254",
+                "ipam 10.2.0.1-10.2.0.9",
+                "ipam.ranges[0] 10.1.0.9-10.1.0.254",
+            ]
+        );
+    }
+
+    #[test]
     fn null_is_a_missing_key() {
         let got = sets(concat!(
             r#""runtimeConfig":{"ipRanges":null},"#,
@@ -213,20 +228,16 @@ mod tests {
                 "ipam.ranges[0][0].subnet: \"10.0.0.5/24\" has host bits set; its network is 10.0.0.0/24",
             ),
             (
-                r#"{"ranges":[[{"subnet":"10.0.0.0/24","subnet":"10.0.1.0/24"}]]}"#,
-                "ipam.ranges[0][0].subnet occurs twice",
+                r#"{"ranges":[[{"subnet":"10.0.0.0/24","Subnet":"10.0.1.0/24"}]]}"#,
+                "ipam.ranges[0][0].subnet is there as \"Subnet\", too; write one of the two",
             ),
             (
-                r#"{"subnet":"10.0.0.0/24","gateway":"10.0.0.9","gateway":"10.0.0.8"}"#,
-                "ipam.gateway occurs twice",
+                r#"{"subnet":"10.0.0.0/24","gateway":"10.0.0.9","Gateway":"10.0.0.8"}"#,
+                "ipam.gateway is there as \"Gateway\", too; write one of the two",
             ),
             (
-                r#"{"subnet":"10.0.0.0/24","rangestart":"10.0.0.9"}"#,
-                "ipam.rangestart: write it as rangeStart",
-            ),
-            (
-                r#"{"ranges":[[{"subnet":"10.0.0.0/24","rangestart":"10.0.0.9"}]]}"#,
-                "ipam.ranges[0][0].rangestart: write it as rangeStart",
+                r#"{"ranges":[[{"subnet":"10.0.0.0/24"}]],"Ranges":[]}"#,
+                "ipam.ranges is there as \"Ranges\", too; write one of the two",
             ),
             (
                 r#"{"subnet":"10.0.0.0/24","rangeStart":"10.0.1.9"}"#,

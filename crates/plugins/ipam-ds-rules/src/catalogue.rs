@@ -225,11 +225,11 @@ mod tests {
             ),
             (
                 r#"{"rule":[]}"#,
-                "unknown field `rule`, expected one of `pools`, `rules`, `installedBy` at line 1 column 7",
+                "rule: there is no such key, only pools, rules, installedBy",
             ),
             (
-                r#"{"rules":[],"rules":[]}"#,
-                "duplicate field `rules` at line 1 column 19",
+                r#"{"rules":[],"Rules":[7]}"#,
+                "rules is there as \"Rules\", too; write one of the two",
             ),
             (
                 r#"{"rules":[7]}"#,

@@ -22,13 +22,6 @@ const MOST_SHOWN: usize = 50;
 #[derive(Clone, Debug, Default)]
 pub struct Facts(BTreeMap<String, String>);
 
-/// An entry of `args.cni.labels` (CNI's `CONVENTIONS.md`).
-#[derive(Deserialize)]
-struct Label {
-    key: String,
-    value: String,
-}
-
 impl Facts {
     /// The facts of a call: `KEY` for each key of `CNI_ARGS`, `label:KEY` for each of
     /// `args.cni.labels`, `annotation:KEY` for each pod annotation in `runtimeConfig`, and
@@ -43,8 +36,8 @@ impl Facts {
         for (key, value) in call.args()?.iter().filter(|(key, _)| !is_reserved(key)) {
             all.insert(key, value);
         }
-        for label in labels(&call.config)? {
-            all.insert(&format!("label:{}", label.key), &label.value);
+        for (key, value) in labels(&call.config)? {
+            all.insert(&format!("label:{key}"), &value);
         }
         for (key, value) in annotations(&call.config)? {
             all.insert(&format!("annotation:{key}"), &value);
@@ -123,15 +116,23 @@ impl TryFrom<String> for FactName {
     }
 }
 
-fn labels(config: &cni::NetworkConfig) -> Result<Vec<Label>, Error> {
-    let args: Option<Object> = config.read("args")?;
-    let cni: Option<Object> = args.map_or(Ok(None), |args| args.read("args", "cni"))?;
-    let labels = cni.map_or(Ok(None), |cni| cni.read("args.cni", "labels"))?;
-    Ok(labels.unwrap_or_default())
+/// Keys and values of `args.cni.labels` (CNI's `CONVENTIONS.md`).
+fn labels(config: &cni::NetworkConfig) -> Result<Vec<(String, String)>, Error> {
+    let args = config.section("args")?;
+    let cni = args.map_or(Ok(None), |args| args.section("args", "cni"))?;
+    let labels: Option<Vec<Object>> = cni.map_or(Ok(None), |cni| cni.read("args.cni", "labels"))?;
+    let read = |(i, label): (usize, Object)| {
+        let path = format!("args.cni.labels[{i}]");
+        Ok((
+            label.required(&path, "key")?,
+            label.required(&path, "value")?,
+        ))
+    };
+    labels.into_iter().flatten().enumerate().map(read).collect()
 }
 
 fn annotations(config: &cni::NetworkConfig) -> Result<BTreeMap<String, String>, Error> {
-    let runtime: Option<Object> = config.read("runtimeConfig")?;
+    let runtime = config.section("runtimeConfig")?;
     let annotations = runtime.map_or(Ok(None), |runtime| {
         runtime.read("runtimeConfig", ANNOTATIONS)
     })?;

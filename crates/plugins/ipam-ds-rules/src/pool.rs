@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use cni::{Dns, Error, Object};
+use cni::{Dns, Error, Object, is_field};
 use ipam::{Interval, Pool, PoolName, RANGE_KEYS, Range, RangeSet};
 
 /// Keys of an entry of `pools` that a rule sets.
@@ -10,6 +10,11 @@ const SET_BY_RULES: [&str; 3] = ["name", "requested-ip", "sticky"];
 
 /// Keys of a pool that become parts of the result.
 const OF_RESULT: [&str; 2] = ["routes", "dns"];
+
+/// True if a key is one of these fields.
+fn is_among(fields: &[&str], key: &str) -> bool {
+    fields.iter().any(|field| is_field(key, field))
+}
 
 /// A valid pool of the catalogue.
 #[derive(Clone, Debug)]
@@ -34,21 +39,19 @@ impl CataloguePool {
         let name: PoolName = name
             .parse()
             .map_err(|why| Error::config(format!("{path}: {why}")))?;
-        if let Some(key) = written.keys().find(|key| SET_BY_RULES.contains(key)) {
+        if let Some(key) = written.keys().find(|key| is_among(&SET_BY_RULES, key)) {
             return Err(Error::config(format!(
                 "{path}.{key}: a pool's name is its key, and a rule sets the rest; leave it out"
             )));
         }
         let is_ranged = written
             .keys()
-            .any(|key| key == "ranges" || RANGE_KEYS.contains(&key));
-        let ranges = if is_ranged {
-            Some(Pool::read(&path, written.clone())?.ranges)
-        } else {
-            ipam::refuse_unclear_keys(&path, written.keys())?;
-            None
+            .any(|key| is_field(key, "ranges") || is_among(&RANGE_KEYS, key));
+        let ranges = match is_ranged {
+            true => Some(Pool::read(&path, written.clone())?.ranges),
+            false => None,
         };
-        let dns = match written.read(&path, "dns")? {
+        let dns = match written.section(&path, "dns")? {
             Some(dns) => Dns::read(&format!("{path}.dns"), dns)?,
             None => Dns::default(),
         };
@@ -91,7 +94,7 @@ impl CataloguePool {
         let mut entry = Object::new();
         entry.set("name", &self.name);
         for (key, value) in self.written.iter() {
-            if !OF_RESULT.contains(&key) {
+            if !is_among(&OF_RESULT, key) {
                 entry.set(key, value);
             }
         }
@@ -168,10 +171,13 @@ mod tests {
                 ".subnet: \"10.0.0.5/24\" has host bits set; its network is 10.0.0.0/24",
             ),
             (r#"{"rangeStart":"10.0.0.5"}"#, ".subnet is missing"),
-            (r#"{"Subnet":"10.0.0.0/24"}"#, ".Subnet: write it as subnet"),
             (
-                r#"{"subnet":"10.0.0.0/24","subnet":"10.0.1.0/24"}"#,
-                ".subnet occurs twice",
+                r#"{"subnet":"10.0.0.0/24","Subnet":"10.0.1.0/24"}"#,
+                ".subnet is there as \"Subnet\", too; write one of the two",
+            ),
+            (
+                r#"{"Routes":[{"dst":"10.0.0.0/8","table":"main"}]}"#,
+                ".routes[0].table: \"main\" is no integer of 64 bits",
             ),
             (
                 r#"{"name":"x"}"#,

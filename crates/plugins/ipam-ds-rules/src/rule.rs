@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use cni::Error;
-use serde::Deserialize;
+use cni::{Error, Object};
 use serde_json::value::RawValue;
 
 use crate::condition::Condition;
 use crate::facts::{FactName, Facts};
 use crate::template::Template;
 
+/// The keys of a rule.
+const KEYS: [&str; 5] = ["when", "pools", "ip", "ips", "sticky"];
+
 /// A rule that is valid by itself.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object")]
+#[derive(Clone, Debug)]
 pub(crate) struct Rule {
     /// Its name in messages: `ipam.rules[3]`.
-    #[serde(skip)]
     pub(crate) path: String,
     /// The conditions; all must hold.
     when: Option<BTreeMap<FactName, Condition>>,
@@ -55,7 +55,17 @@ impl Rule {
     ///
     /// Code 7, naming the key and the value.
     pub(crate) fn read(path: String, written: &RawValue) -> Result<Self, Error> {
-        let read: Self = cni::read(&path, written)?;
+        let object: Object = cni::read(&path, written)?;
+        object.expect_only(&path, &KEYS)?;
+        let read = Self {
+            when: object.read(&path, "when")?,
+            pools: object.required(&path, "pools")?,
+            ip: object.read(&path, "ip")?,
+            ips: object.read(&path, "ips")?,
+            sticky: object.read(&path, "sticky")?,
+            path,
+        };
+        let path = &read.path;
         if read.pools.is_empty() {
             return Err(Error::config(format!(
                 "{path}.pools is empty: a rule leads to one pool at least"
@@ -66,7 +76,7 @@ impl Rule {
                 "{path}.ip and ips are both set; a rule has only one of them"
             )));
         }
-        Ok(Self { path, ..read })
+        Ok(read)
     }
 
     /// True if the rule holds for a container with these facts.
@@ -112,7 +122,7 @@ mod tests {
     #[test]
     fn each_refusal_names_the_key_and_the_value() {
         for (json, message) in [
-            ("{}", ": missing field `pools`"),
+            ("{}", ".pools is missing"),
             (
                 r#"{"pools":[]}"#,
                 ".pools is empty: a rule leads to one pool at least",
@@ -123,11 +133,11 @@ mod tests {
             ),
             (
                 r#"{"pool":["a"]}"#,
-                ".pool: unknown field `pool`, expected one of `when`, `pools`, `ip`, `ips`, `sticky`",
+                ".pool: there is no such key, only when, pools, ip, ips, sticky",
             ),
             (
-                r#"{"pools":["a"],"pools":["b"]}"#,
-                ": duplicate field `pools`",
+                r#"{"pools":["a"],"Pools":["b"]}"#,
+                ".pools is there as \"Pools\", too; write one of the two",
             ),
             (
                 r#"{"pools":["a"],"ip":"1","ips":[]}"#,

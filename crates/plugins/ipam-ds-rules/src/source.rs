@@ -6,8 +6,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use cni::{Error, Object};
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use state_files::read_regular;
 
@@ -23,16 +21,9 @@ pub(crate) struct Source {
     pub(crate) rules: Vec<Box<RawValue>>,
 }
 
-/// The content of a file. The `ipam` section has other keys as well.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object")]
-struct Content {
-    pools: Option<Object>,
-    rules: Option<Vec<Box<RawValue>>>,
-    /// The installer's mark of its own files.
-    #[serde(rename = "installedBy")]
-    _installed_by: Option<IgnoredAny>,
-}
+/// The keys of a file. The installer marks its own ones with `installedBy`. The `ipam` section has
+/// other keys as well.
+const KEYS: [&str; 3] = ["pools", "rules", "installedBy"];
 
 impl Source {
     /// The keys `pools` and `rules` of the `ipam` section, then the files of `ipam.poolsDir`, in
@@ -65,12 +56,17 @@ impl Source {
 
     /// The source in a file with this path and content.
     pub(crate) fn of_file(path: &str, content: &[u8]) -> Result<Self, Error> {
-        let Content { pools, rules, .. } = serde_json::from_slice(content)
+        let read: Object = serde_json::from_slice(content)
             .map_err(|why| Error::config(format!("{path}: {why}")))?;
+        let of_file = |error: Error| {
+            let msg = format!("{path}: {}", error.msg);
+            Error { msg, ..error }
+        };
+        read.expect_only("", &KEYS).map_err(of_file)?;
         Ok(Self {
             prefix: format!("{path}: "),
-            pools: pools.unwrap_or_default(),
-            rules: rules.unwrap_or_default(),
+            pools: read.read("", "pools").map_err(of_file)?.unwrap_or_default(),
+            rules: read.read("", "rules").map_err(of_file)?.unwrap_or_default(),
         })
     }
 }

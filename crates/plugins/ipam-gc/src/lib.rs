@@ -36,9 +36,14 @@ impl Plugin for IpamGc<'_> {
     }
 
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        match self.ipam_plugin(call)? {
-            IpamPlugin::Chain => self.chain.gc(call),
-            IpamPlugin::Other(name) => forward(Command::Gc, &name, call),
+        match self.ipam_plugin(call) {
+            Ok(IpamPlugin::Chain) => self.chain.gc(call),
+            Ok(IpamPlugin::Other(name)) => forward(Command::Gc, &name, call),
+            // The chain goes by its records, whatever the section says today.
+            Err(error) => {
+                tracing::warn!(%error, "collecting what is recorded");
+                self.chain.gc(call)
+            }
         }
     }
 
