@@ -6,8 +6,10 @@
 //! `docs/migrating-from-host-local.md` lists the intended differences, and so does
 //! [`intended`]. It also says how to run more cases, or a given seed again.
 
+mod dialect;
 mod generator;
 mod intended;
+mod mutation;
 
 use std::collections::BTreeMap;
 use std::fs;
