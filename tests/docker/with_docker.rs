@@ -144,7 +144,7 @@ fn networks_have_what_they_ask_for() {
     docker.ok(&["rm", "--force", "c1", "c2", "c6", "d1", "i1", "i2"]);
     docker.ok(&["network", "rm", "plain", "full", "six", "inner", "dockers"]);
     docker.sweep();
-    assert_eq!(reserved(&docker), BTreeSet::new());
+    docker.wait(|docker| reserved(docker).is_empty());
     docker.wait(|docker| docker.sandbox.docker_files("addresses").is_empty());
     // The misspelt RleaseAddress is only in Docker's documentation.
     let all = [

@@ -34,7 +34,7 @@ fn assert_whole(docker: &mut Dockerd, names: &[&str]) {
     docker.ok(&[&["rm", "--force"][..], names].concat());
     docker.ok(&["network", "rm", "net"]);
     docker.sweep();
-    assert_eq!(reserved(docker), BTreeSet::new());
+    docker.wait(|docker| reserved(docker).is_empty());
     docker.wait(|docker| docker.sandbox.docker_files("addresses").is_empty());
 }
 

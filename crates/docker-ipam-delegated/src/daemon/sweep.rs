@@ -65,6 +65,7 @@ impl Drivers {
         let endpoints = self.networks.endpoints_of_age(age);
         let networks = self.networks.networks_of_age(age);
         if addresses.is_empty() && endpoints.is_empty() && networks.is_empty() {
+            tracing::debug!("has nothing that Docker may have lost");
             return Ok(());
         }
         let docker = self.ipam.ask_docker(PATIENCE)?;
