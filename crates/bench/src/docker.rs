@@ -73,14 +73,7 @@ struct Daemon {
 }
 
 /// Options of the daemon, each for a file or a folder.
-const OPTIONS: [&str; 6] = [
-    "socket",
-    "docker-socket",
-    "state-dir",
-    "data-dir",
-    "conf-dir",
-    "cni-path",
-];
+const OPTIONS: &str = "socket docker-socket state-dir data-dir conf-dir cni-path";
 
 impl Daemon {
     fn start() -> Result<Self> {
@@ -89,7 +82,7 @@ impl Daemon {
         fs::create_dir(folder.path().join("conf-dir"))?;
         let option = |name| format!("--{name}={}", folder.path().join(name).display());
         let process = Command::new(built.join(DOCKER_DAEMON))
-            .args(OPTIONS.map(option))
+            .args(OPTIONS.split(' ').map(option))
             .stderr(Stdio::null())
             .spawn()?;
         let daemon = Self { process, folder };

@@ -48,8 +48,8 @@ pub(crate) trait Engine: Sync {
     /// Network namespace of the clients.
     fn clients(&self) -> Namespace;
 
-    /// Defines a pool; returns our allocator for it, on a node of the pool's name.
-    fn define(&self, pool: &str, subnet: &str) -> Result<Plugin>;
+    /// Defines a pool; returns our allocator for it, on this node. May be repeated.
+    fn define(&self, pool: &str, definition: &Value, node: &str) -> Result<Plugin>;
 
     /// A bare write of what an ADD writes for this address.
     fn bare(&self, ip: Ipv4Addr) -> Command;
@@ -78,7 +78,8 @@ pub(crate) fn measure(engine: &dyn Engine) -> Result<Table> {
         calls: 0,
     };
     let [single, some, many] = ROUNDS;
-    let large = [engine.define("large", "10.92.0.0/16")?];
+    rows.turn_over()?;
+    let large = [engine.define("large", &json!({"subnet": "10.92.0.0/16"}), "large")?];
     rows.add("one at a time", &large, 1, single)?;
     rows.add("20 callers", &large, 20, some)?;
     let pools = rows.small_pools("empty", 0, 0)?;
@@ -110,7 +111,8 @@ impl Rows<'_> {
             let name = format!("{name}-{number}");
             let third = u8::try_from(third + 16 * number)?;
             self.reserve(&name, [10, 93, third, 2].into(), reserved)?;
-            self.engine.define(&name, &format!("10.93.{third}.0/20"))
+            let definition = json!({"subnet": format!("10.93.{third}.0/20")});
+            self.engine.define(&name, &definition, &name)
         };
         (0..ROUNDS[2]).map(pool).collect()
     }
@@ -143,7 +145,6 @@ impl Rows<'_> {
     fn add(&mut self, name: &str, pools: &[Plugin], callers: usize, rounds: usize) -> Result<()> {
         eprintln!("{name} …");
         let mut times: [Samples; 3] = Default::default();
-        let mut theirs_failed = 0;
         for round in 0..rounds {
             let ours = &pools[round % pools.len()];
             let first = self.calls;
@@ -162,24 +163,40 @@ impl Rows<'_> {
             // Its twentieth caller waits for seconds, and its thousandth for ever.
             let is_bearable = callers == 1 || (callers < CROWD && round == 0);
             if let Some(theirs) = self.engine.whereabouts().filter(|_| is_bearable) {
-                let round = run(theirs, "ADD", callers)?;
-                times[2].push(round.time);
-                theirs_failed += round.failed;
+                if let Ok(time) = run(theirs, "ADD", callers)?.of_all() {
+                    times[2].push(time);
+                }
                 run(theirs, "DEL", CLEANERS)?;
             }
         }
         let [ours, bare, theirs] = times.each_ref().map(Samples::median);
-        let failed = match theirs_failed {
-            0 => String::new(),
-            failed => format!(", {failed} failed"),
-        };
         let cells = [
             figure(ours, 1),
             figure(ours / bare, 2),
-            figure(theirs, 1) + &failed,
+            figure(theirs, 1),
             figure(theirs / ours, 1),
         ];
         self.table.row(name.to_owned(), cells);
+        Ok(())
+    }
+
+    /// Measures ten nodes that take all of a pool of 1,000 at once, release it and take it again.
+    fn turn_over(&mut self) -> Result<()> {
+        let (engine, mut nodes) = (self.engine, Vec::new());
+        let definition = json!({"subnet": "10.97.0.0/22", "rangeEnd": "10.97.3.233"});
+        for i in 0..10 {
+            nodes.push(engine.define("thousand", &definition, &format!("node-{i}"))?);
+        }
+        let bare = |i| Ok(engine.bare(Ipv4Addr::from(BARE - 1 - i as u32)));
+        let bare = self.run(CROWD, CROWD, bare)?.of_all()?.as_secs_f64();
+        for command in ["ADD", "DEL", "ADD"] {
+            let call = |i: usize| nodes[i % 10].command(command, &format!("t-{i}"));
+            let round = self.run(CROWD, CROWD, call)?;
+            let (time, slowest) = (round.of_all()?.as_secs_f64(), round.slowest);
+            let name = format!("1,000 {command}s of ten nodes, the slowest {slowest}");
+            let [ours, ratio] = [figure(time * 1e3, 1), figure(time / bare, 2)];
+            self.table.row(name, [ours, ratio, "–".into(), "–".into()]);
+        }
         Ok(())
     }
 
@@ -207,11 +224,13 @@ impl Rows<'_> {
         calls: usize,
         call: impl Fn(usize) -> Result<Command> + Sync,
     ) -> Result<Round> {
-        let (failed, said) = (AtomicUsize::new(0), tempfile::NamedTempFile::new()?);
+        let [failed, slowest] = [0, 0].map(AtomicUsize::new);
+        let said = tempfile::NamedTempFile::new()?;
         let run = |number| {
             let said = File::options().append(true).open(&said)?;
             let mut process = call(number)?;
-            let (_, success) = timed(process.stdout(said.try_clone()?).stderr(said))?;
+            let (time, success) = timed(process.stdout(said.try_clone()?).stderr(said))?;
+            slowest.fetch_max(time.as_millis() as usize, Ordering::Relaxed);
             if !success {
                 failed.fetch_add(1, Ordering::Relaxed);
             }
@@ -220,6 +239,7 @@ impl Rows<'_> {
         Ok(Round {
             time: inside(&self.engine.clients(), || crowd(callers, calls, &run))?,
             failed: failed.into_inner(),
+            slowest: slowest.into_inner(),
             said: fs::read_to_string(&said)?,
         })
     }
@@ -230,6 +250,8 @@ struct Round {
     /// Until the last one has ended.
     time: Duration,
     failed: usize,
+    /// Time of the slowest call, in milliseconds.
+    slowest: usize,
     /// What all calls have said.
     said: String,
 }
@@ -260,7 +282,8 @@ pub(crate) fn plugin(executable: &Path, folder: &Path, pool: &str, ipam: &Value)
         "cniVersion": "0.3.1", "name": "bench", "type": "macvlan", "ipam": ipam,
         "prevResult": {"cniVersion": "0.3.1", "pools": [{"name": pool}]},
     });
-    Plugin::new(executable, &folder.join(format!("{pool}.json")), &config)
+    let file = format!("{pool}-{}.json", ipam["node"].as_str().unwrap_or_default());
+    Plugin::new(executable, &folder.join(file), &config)
 }
 
 /// whereabouts with these settings of an engine; `None` if it isn't on this machine.

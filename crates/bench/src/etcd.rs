@@ -10,7 +10,7 @@ use anyhow::{Result, anyhow};
 use cluster::{AddressKey, until_answered};
 use etcd::{EtcdStore, Keys, Settings};
 use harness::{Cluster, ETCD, ETCDCTL, Namespace, PREFIX};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use xtask::build::Flavour;
 
@@ -68,12 +68,12 @@ impl Engine for Members {
         self.cluster.clients()
     }
 
-    fn define(&self, pool: &str, subnet: &str) -> Result<Plugin> {
-        let definition = json!({"subnet": subnet}).to_string();
+    fn define(&self, pool: &str, definition: &Value, node: &str) -> Result<Plugin> {
         let key = Keys::new(PREFIX).pool(pool);
-        self.cluster.etcdctl(&["put", &key, &definition]);
+        self.cluster
+            .etcdctl(&["put", &key, &definition.to_string()]);
         let settings = self.folder.path().join(SETTINGS);
-        let ipam = json!({"type": ALLOCATOR, "etcd": settings, "node": pool});
+        let ipam = json!({"type": ALLOCATOR, "etcd": settings, "node": node});
         engine::plugin(&self.allocator, self.folder.path(), pool, &ipam)
     }
 

@@ -81,15 +81,15 @@ impl Engine for Server {
         self.api.namespace()
     }
 
-    fn define(&self, pool: &str, subnet: &str) -> Result<Plugin> {
+    fn define(&self, pool: &str, definition: &Value, node: &str) -> Result<Plugin> {
         let object = json!({
             "apiVersion": "ipam-delegated.io/v1", "kind": "Pool", "metadata": {"name": pool},
-            "spec": {"subnet": subnet},
+            "spec": definition,
         });
         self.api.put("pools", &object);
-        let kubeconfig = self.api.kubeconfig_of_node(pool);
+        let kubeconfig = self.api.kubeconfig_of_node(node);
         let ipam = json!({
-            "type": ALLOCATOR, "node": pool,
+            "type": ALLOCATOR, "node": node,
             "kubernetes": {"kubeconfig": kubeconfig, "timeout": "10m"},
         });
         engine::plugin(&self.allocator, self.folder.path(), pool, &ipam)
