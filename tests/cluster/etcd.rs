@@ -176,6 +176,64 @@ fn foreign_content_keeps_its_address() {
     assert_eq!(cluster.etcd.value(key), "somebody's note");
 }
 
+/// Otherwise new containers would get the addresses of running ones.
+#[test]
+fn the_space_of_a_pool_with_addresses_never_changes() {
+    needs!(ETCD, ETCDCTL);
+    let cluster = Cluster::default();
+    let of_any: &dyn PoolCluster = &cluster;
+    let config = of_any.config("n1", &json!([{"name": "lan"}]));
+    cluster.sandbox.write_conflist("10-lan.conflist", &config);
+    let file = cluster.sandbox.root().join("pools.json");
+    let import = |definition: Value| {
+        fs::write(&file, json!({"pools": {"lan": definition}}).to_string()).unwrap();
+        of_any
+            .ipamctl("n1", &["import", file.to_str().unwrap()])
+            .run()
+    };
+    let [plain, red] = [json!({}), json!({"space": "red"})].map(|mut definition| {
+        definition["subnet"] = json!("10.0.0.0/29");
+        definition
+    });
+    assert!(import(red.clone()).status.success());
+    assert!(import(plain.clone()).status.success());
+    let ip = &of_any.add("c1", &config).ips()[0];
+    // Also if the definition was deleted meanwhile.
+    for _ in 0..2 {
+        let refused = import(red.clone());
+        let text = format!("pool lan: {ip} is reserved. The space of a pool never changes");
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert!(refused.stderr.contains(&text), "{refused:?}");
+        of_any.undefine("lan");
+    }
+    let larger = json!({"subnet": "10.0.0.0/24"});
+    assert!(import(larger).status.success());
+    of_any.del("c1", &config).nothing();
+    assert!(import(red).status.success());
+}
+
+#[test]
+fn a_pool_is_listed_with_the_networks_that_use_it() {
+    needs!(ETCD, ETCDCTL);
+    let cluster = Cluster::default();
+    let of_any: &dyn PoolCluster = &cluster;
+    for (network, pool, subnet) in [
+        ("storage", "lan", "10.0.0.0/29"),
+        ("voice", "phones", "10.0.1.0/29"),
+    ] {
+        of_any.define(pool, &json!({"subnet": subnet}));
+        let mut config = of_any.config("n1", &json!([{"name": pool}]));
+        config["name"] = json!(network);
+        let file = format!("10-{network}.conflist");
+        cluster.sandbox.write_conflist(&file, &config);
+    }
+    let pools = of_any.ipamctl("n1", &["pools", "--json"]).run().result();
+    let users = |pool: &Value| (pool["pool"].clone(), pool["networks"].clone());
+    let users: Vec<(Value, Value)> = pools.as_array().unwrap().iter().map(users).collect();
+    let expected = [("lan", "storage"), ("phones", "voice")];
+    assert_eq!(users, expected.map(|(pool, of)| (json!(pool), json!([of]))));
+}
+
 #[test]
 fn a_wrong_setting_or_definition_is_named_by_its_place() {
     needs!(ETCD, ETCDCTL);

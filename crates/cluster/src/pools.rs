@@ -145,6 +145,13 @@ fn complete(store: &mut dyn Store, entry: &mut Object, path: &str) -> Result<(),
             name.as_str()
         )));
     };
+    let has_own = |entry: &Object, key| entry.get(key).is_some_and(|raw| raw.get() != "null");
+    // Two nodes would have two names for one address.
+    if has_own(entry, "space") {
+        return Err(Error::config(format!(
+            "{path}.space: {place} defines the pool, and its space; an entry without ranges has none"
+        )));
+    }
     // Messages then name the definition.
     Pool::read(&place, definition.clone())?;
     let mut excluded: Vec<String> = definition.read(&place, "exclude")?.unwrap_or_default();
@@ -154,8 +161,7 @@ fn complete(store: &mut dyn Store, entry: &mut Object, path: &str) -> Result<(),
             .unwrap_or_default(),
     );
     for key in DEFINITION_KEYS {
-        let has_own = entry.get(key).is_some_and(|raw| raw.get() != "null");
-        if let Some(raw) = definition.get(key).filter(|_| !has_own) {
+        if let Some(raw) = definition.get(key).filter(|_| !has_own(entry, key)) {
             entry.set_raw(key, raw.to_owned());
         }
     }

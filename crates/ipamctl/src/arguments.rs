@@ -66,7 +66,7 @@ pub(crate) enum Command {
     Gc(GcArguments),
     /// Release one attachment.
     Release(ReleaseArguments),
-    /// Check conflists before a container uses them.
+    /// Check conflists before a container uses them, or the pools of --kubeconfig.
     ///
     /// The exit status is 1 if there is a finding.
     Check(CheckArguments),

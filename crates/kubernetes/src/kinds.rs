@@ -8,6 +8,8 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// A reserved address and its holder.
+//
+// The API server evaluates each column for each name that it lists, so there are few.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Serialize, Deserialize)]
 #[kube(
     group = "ipam-delegated.io",
@@ -18,13 +20,10 @@ use serde::{Deserialize, Serialize};
     category = "ipam",
     label("app.kubernetes.io/name", "ipam-delegated"),
     doc = "An address that is reserved for an interface of a container. Its creation is the reservation, which fails if the object exists; its deletion is the release. A node creates and deletes its own. ipamctl node-forget releases those of a lost node.",
-    printcolumn(name = "IP", type_ = "string", json_path = ".spec.ip"),
     printcolumn(name = "Pool", type_ = "string", json_path = ".spec.pool"),
     printcolumn(name = "Node", type_ = "string", json_path = ".spec.node"),
-    printcolumn(name = "Network", type_ = "string", json_path = ".spec.network"),
     printcolumn(name = "Namespace", type_ = "string", json_path = ".spec.namespace"),
     printcolumn(name = "Pod", type_ = "string", json_path = ".spec.pod"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new(NAME_RULE).message("the name must be the address, after its space and a dot if it has one, with an IPv6 address as eight groups with - between them, such as 10.0.0.5, blue.10.0.0.5 or fd00-0-0-0-0-0-0-5"),
 )]
 #[x_kube(validation = Rule::new("self == oldSelf").message("an address never changes: a new holder is a new object"))]
@@ -86,7 +85,7 @@ const NAME_RULE: &str = "!isIP(self.spec.ip) || (ip(self.spec.ip).family() == 4 
     shortname = "ipool",
     category = "ipam",
     label("app.kubernetes.io/name", "ipam-delegated"),
-    doc = "A named set of ranges of addresses, for all nodes. Each ADD reads it. Addresses that are reserved stay so, whatever the definition is changed to.",
+    doc = "A named set of ranges of addresses, for all nodes. Each ADD reads it. Addresses that are reserved stay so, whatever its ranges are changed to.",
     printcolumn(
         name = "Ranges",
         type_ = "string",
@@ -99,19 +98,23 @@ const NAME_RULE: &str = "!isIP(self.spec.ip) || (ip(self.spec.ip).family() == 4 
     )
 )]
 #[x_kube(validation = Rule::new("has(self.ranges) != has(self.subnet)").message("the definition must have either ranges or subnet"))]
+#[x_kube(validation = Rule::new("has(self.space) ? has(oldSelf.space) && self.space == oldSelf.space : !has(oldSelf.space)").message("space never changes, since all addresses would be free in another one: make another pool"))]
 #[serde(rename_all = "camelCase")]
 pub struct PoolSpec {
     /// Ranges whose addresses are given one after the other, all of one IP version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     #[x_kube(validation = Rule::new("self.all(range, has(range.subnet))").message("each range must have a subnet"))]
+    #[x_kube(validation = Rule::new(FAMILY_RULE).message("all ranges must be of one IP version"))]
     pub ranges: Option<Vec<RangeSpec>>,
     /// The keys of the only range.
     #[serde(flatten)]
     pub range: RangeSpec,
-    /// The address space, if several pools have the same addresses on networks of their own.
+    /// The address space, if several pools have the same addresses on networks of their own. It never
+    /// changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 200))]
+    #[x_kube(validation = Rule::new(SPACE_RULE).message("a space must be a DNS name in lower case"))]
     pub space: Option<String>,
 }
 
@@ -119,7 +122,6 @@ pub struct PoolSpec {
 #[derive(KubeSchema, Clone, Debug, Default, Serialize, Deserialize)]
 #[x_kube(validation = Rule::new(START_RULE).message("rangeStart must be in the subnet"))]
 #[x_kube(validation = Rule::new(END_RULE).message("rangeEnd must be in the subnet"))]
-#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 #[serde(rename_all = "camelCase")]
 pub struct RangeSpec {
     /// The subnet in CIDR notation, without host bits, at least a /30 (IPv4) or a /126 (IPv6), such
@@ -150,6 +152,13 @@ const START_RULE: &str = "!has(self.rangeStart) || !isIP(self.rangeStart) || !ha
     !isCIDR(self.subnet) || cidr(self.subnet).containsIP(self.rangeStart)";
 const END_RULE: &str = "!has(self.rangeEnd) || !isIP(self.rangeEnd) || !has(self.subnet) || \
     !isCIDR(self.subnet) || cidr(self.subnet).containsIP(self.rangeEnd)";
+
+const FAMILY_RULE: &str = "self.all(range, !has(range.subnet) || !isCIDR(range.subnet) || \
+    !has(self[0].subnet) || !isCIDR(self[0].subnet) || \
+    cidr(range.subnet).ip().family() == cidr(self[0].subnet).ip().family())";
+/// A space is a part of the names of its addresses.
+const SPACE_RULE: &str =
+    "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')";
 
 fn subnet(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

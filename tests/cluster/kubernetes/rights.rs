@@ -63,6 +63,20 @@ fn its_own_are_allowed(node: &User<'_>) {
         let text = "the label ipam-delegated.io/node must be worker-1";
         refused(&node.create(&labelled), text);
     }
+    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"});
+    let labels: Value = (0..40).map(|i| (format!("l{i}"), json!("x"))).collect();
+    for (key, value) in [
+        ("finalizers", json!(["example.org/audit"])),
+        ("ownerReferences", json!([owner])),
+        ("annotations", json!({"a": "x".repeat(100_000)})),
+        ("labels", labels),
+    ] {
+        let mut heavy = own.clone();
+        heavy["metadata"][key] = value;
+        heavy["metadata"]["labels"]["ipam-delegated.io/node"] = json!("worker-1");
+        let text = "no finalizers, ownerReferences and annotations, and at most 32 labels";
+        refused(&node.create(&heavy), text);
+    }
     let metrics = node.api.kubectl(&["get", "--raw", "/metrics"]);
     let is_queued = |line: &str| {
         line.starts_with("apiserver_flowcontrol_dispatched_requests_total")

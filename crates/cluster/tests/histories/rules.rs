@@ -99,6 +99,18 @@ fn the_last_free_address_of_a_large_pool_is_found() {
 }
 
 #[test]
+fn a_nodes_entry_for_a_defined_pool_has_no_space() {
+    let cluster = cluster_of_blue();
+    let elsewhere = json!([{"name": "blue", "space": "red"}]);
+    let refused = calls(&cluster).add(&node("a"), "c1", &elsewhere);
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.code, code::INVALID_CONFIG);
+    let place = "prevResult.pools[0].space: memory:pools/blue defines the pool";
+    assert!(refused.msg.starts_with(place), "{refused}");
+    assert!(held(&cluster).is_empty());
+}
+
+#[test]
 fn a_full_pool_that_cannot_be_listed_is_named() {
     let cluster = Cluster::default();
     cluster.define("blue", r#"{"subnet":"10.0.0.0/28"}"#);

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
+use cluster::until_answered;
 use cni::NetworkConfig;
 use conflist::{Conflist, Found};
+use ipam::Pool;
 use ipam_ds_rules::pools;
 use rustix::process::geteuid;
 use serde_json::json;
@@ -14,6 +16,7 @@ use crate::Context;
 use crate::arguments::CheckArguments;
 use crate::check::findings::{Finding, Severity};
 use crate::check::{findings, taken_instead};
+use crate::clusters::Cluster;
 use crate::inventory::Inventory;
 use crate::network::with_keys;
 use crate::node::Node;
@@ -21,6 +24,9 @@ use crate::output::{joined, warn};
 
 pub(crate) fn run(arguments: &CheckArguments, context: &Context<'_>) -> Result<bool> {
     let places = context.places;
+    if let Some(kubeconfig) = &places.kubeconfig {
+        return print(&of_cluster(kubeconfig)?, context);
+    }
     let mut found = Found::in_folders(&places.conf_dir);
     let only = arguments.file.as_deref();
     if let Some(file) = only {
@@ -68,11 +74,31 @@ pub(crate) fn run(arguments: &CheckArguments, context: &Context<'_>) -> Result<b
     if !geteuid().is_root() {
         warn("only root can test whether the folders are writable; run ipamctl as root");
     }
-    context.output.print(&all, || match &all[..] {
+    print(&all, context)
+}
+
+/// Prints findings; true if there is one.
+fn print(all: &[Finding], context: &Context<'_>) -> Result<bool> {
+    context.output.print(&all, || match all {
         [] => vec!["Nothing is found.".to_owned()],
         all => lines(all),
     })?;
     Ok(!all.is_empty())
+}
+
+/// The findings in a cluster's pools: what the API server's schema can't say, and what was written
+/// before it said so.
+fn of_cluster(kubeconfig: &Path) -> Result<Vec<Finding>> {
+    let cluster = Cluster::of_kubeconfig(kubeconfig);
+    let store = &mut *cluster.open()?;
+    let mut all = Vec::new();
+    for (name, definition) in until_answered(store, |store| store.pools())? {
+        let path = store.path_of_pool(&name);
+        let instead = "a pool as docs/configuration.md has it";
+        let wrong = Pool::read(&path, definition).err();
+        all.extend(wrong.map(|error| Finding::of_file(kubeconfig, error.msg, instead)));
+    }
+    Ok(all)
 }
 
 /// Lets the conflists that read the catalogue `old` read `new`; true if there are some.

@@ -1,7 +1,8 @@
 //! `ipamctl import`: defines the pools of a catalogue in etcd, or claims what whereabouts has given.
 
-use anyhow::{Context as _, Result, anyhow};
-use cluster::{AddressKey, Holder, Remembered, Store, restore, until_answered};
+use anyhow::{Context as _, Result, anyhow, bail};
+use cluster::{AddressKey, Holder, Inventory, Remembered, Store as _, restore, until_answered};
+use cni::NetworkName;
 use ipam::Pool;
 
 use super::cluster_row::{Row, print};
@@ -20,11 +21,38 @@ pub(crate) fn run(arguments: &ImportArguments, context: &Context<'_>) -> Result<
     let cluster = Cluster::one(context)?;
     let mut store = cluster.open_etcd()?;
     for (name, definition) in &pools {
+        let definition = Pool::read(name.as_str(), definition.clone());
+        let pool = definition.map_err(|error| anyhow!(error.msg))?;
+        keep_space(&mut store, name.as_str(), space_of(&pool))?;
+    }
+    for (name, definition) in &pools {
         until_answered(&mut store, |store| store.define(name.as_str(), definition))?;
     }
     let names: Vec<&str> = pools.keys().map(ipam::PoolName::as_str).collect();
     context.output.print(&names, || names.clone())?;
     Ok(false)
+}
+
+/// Refuses another space than that of the addresses that the pool has given: they would be free there.
+/// The definition may have been deleted meanwhile, so the addresses say it.
+fn keep_space(store: &mut dyn Inventory, name: &str, space: Option<NetworkName>) -> Result<()> {
+    let other = until_answered(store, |store| {
+        let mut other = None;
+        store.addresses(&mut |held| {
+            let of_pool = held.holder.filter(|holder| holder.pool == name);
+            if of_pool.is_some() && held.key.space != space {
+                other = Some(held.key);
+            }
+        })?;
+        Ok(other)
+    })?;
+    if let Some(key) = other {
+        bail!(
+            "pool {name}: {key} is reserved. The space of a pool never changes while it has addresses: \
+             define another pool"
+        );
+    }
+    Ok(())
 }
 
 /// Claims the addresses of a pool for the same containers, which may run meanwhile. May be repeated.
