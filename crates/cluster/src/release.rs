@@ -52,7 +52,7 @@ pub fn del(
         listed.retain(|key| !is_rollback || is_named(key));
         releases.of_keys(store, &listed, is_ours)?;
     }
-    releases.outcome().map(drop)
+    releases.outcome()
 }
 
 /// The error for an address of this attachment that another node, or another machine, has claimed.
@@ -101,19 +101,27 @@ pub fn gc(store: &mut dyn Store, node: &Node, call: &Call<'_>) -> Result<(), Err
     };
     let mut releases = Releases::default();
     releases.of_keys(store, &listed, is_stale)?;
-    releases.outcome().map(drop)
+    releases.outcome()
 }
 
-/// Releases these addresses, each if it is still this creation of its name. Returns the number of
-/// released ones. What one failure names doesn't keep the others, unless the store is away.
+/// Releases these addresses, each if it is still this creation of its name, and passes on each when it
+/// is released. What one failure names doesn't keep the others, unless the store is away.
 ///
 /// # Errors
 ///
 /// All failures as one.
-pub fn release_each(store: &mut dyn Store, all: &[Held]) -> Result<usize, Error> {
+pub fn release_each(
+    store: &mut dyn Store,
+    all: &[Held],
+    mut each: impl FnMut(&Held),
+) -> Result<(), Error> {
     let mut releases = Releases::default();
     for held in all {
+        let before = releases.released;
         releases.add(store, held);
+        if releases.released > before {
+            each(held);
+        }
     }
     releases.outcome()
 }
@@ -176,14 +184,12 @@ impl Releases {
         }
     }
 
-    /// The number of released addresses.
-    ///
     /// # Errors
     ///
     /// All failures as one.
-    fn outcome(self) -> Result<usize, Error> {
+    fn outcome(self) -> Result<(), Error> {
         tracing::debug!(addresses = self.released, "released in all");
-        Error::all_as_one(self.failures).map(|()| self.released)
+        Error::all_as_one(self.failures)
     }
 }
 

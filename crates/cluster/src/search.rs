@@ -24,15 +24,23 @@ pub(crate) struct Search<'p> {
     choice: Choice<'p>,
     /// Number of addresses that were found taken since the last list.
     found: usize,
+    /// Number of addresses that are looked for before the next list.
+    most: usize,
+    /// The next list.
+    next: Among<'p>,
 }
 
 impl<'p> Search<'p> {
     /// Begins at the place of the sticky key's hash, else at any place.
     pub(crate) fn new(pool: &'p NamedPool, sticky: Option<&'p str>) -> Self {
+        let part = pool.pool.ranges.capacity() / LISTED_PER_READ;
+        let most = usize::try_from(part).unwrap_or(usize::MAX);
         Self {
             pool,
             choice: Choice::new(&pool.pool.ranges, sticky),
             found: 0,
+            most: most.clamp(READS[0], READS[1]),
+            next: Among::Named(&pool.name),
         }
     }
 
@@ -53,38 +61,33 @@ impl<'p> Search<'p> {
     ///
     /// Those of the store.
     pub(crate) fn free(&mut self, store: &mut dyn Store) -> Result<Option<IpAddr>, Error> {
-        let part = self.pool.pool.ranges.capacity() / LISTED_PER_READ;
-        let most = usize::try_from(part)
-            .unwrap_or(usize::MAX)
-            .clamp(READS[0], READS[1]);
-        // The second list has those, too, that were given under another pool's name.
-        let mut next = None;
-        for among in [Among::Named(&self.pool.name), Among::All] {
-            while self.found < most {
-                let some = self.choice.candidates(TOGETHER.min(most - self.found));
-                if some.is_empty() {
-                    break;
-                }
-                let taken = self.taken(store, Among::Some(&some))?;
-                let free = some.iter().copied().find(|ip| !taken.contains(ip));
-                self.found += taken.len();
-                self.choice.note_taken(taken);
-                if free.is_some() {
-                    return Ok(free);
-                }
-            }
-            let taken = self.taken(store, among);
-            let taken = taken.map_err(|error| self.unlisted(error))?;
-            tracing::debug!(pool = self.pool.name, taken = taken.len(), "listed");
-            // What was only looked at may have been released since.
-            self.choice.replace_taken(taken);
-            self.found = 0;
-            next = self.candidate();
-            if next.is_none() {
+        while self.found < self.most {
+            let some = self.choice.candidates(TOGETHER.min(self.most - self.found));
+            if some.is_empty() {
                 break;
             }
+            let taken = self.taken(store, Among::Some(&some))?;
+            let free = some.iter().copied().find(|ip| !taken.contains(ip));
+            self.found += taken.len();
+            self.choice.note_taken(taken);
+            if free.is_some() {
+                return Ok(free);
+            }
         }
-        Ok(next)
+        let taken = self.taken(store, self.next);
+        let taken = taken.map_err(|error| self.unlisted(error))?;
+        tracing::debug!(pool = self.pool.name, taken = taken.len(), "listed");
+        // What was only looked at may have been released since.
+        self.choice.replace_taken(taken);
+        self.found = 0;
+        if let Among::All = self.next {
+            // Whoever has taken a free one of this list meanwhile, the others of it are still the
+            // best candidates.
+            self.most = usize::MAX;
+        }
+        // This one has those, too, that were given under another pool's name.
+        self.next = Among::All;
+        Ok(self.candidate())
     }
 
     fn taken(&self, store: &mut dyn Store, among: Among<'_>) -> Result<Vec<IpAddr>, StoreError> {

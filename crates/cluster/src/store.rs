@@ -79,12 +79,20 @@ pub trait Inventory: Store {
     /// See [`crate::Kind`].
     fn pools(&mut self) -> Result<Vec<(String, Object)>, StoreError>;
 
-    /// All addresses.
+    /// The names of all addresses.
     ///
     /// # Errors
     ///
     /// See [`crate::Kind`].
-    fn addresses(&mut self) -> Result<Vec<Held>, StoreError>;
+    fn names(&mut self) -> Result<Vec<AddressKey>, StoreError>;
+
+    /// Reads all addresses, page by page, and passes on each. A request that is repeated begins with
+    /// the first one.
+    ///
+    /// # Errors
+    ///
+    /// See [`crate::Kind`].
+    fn addresses(&mut self, each: &mut dyn FnMut(Held)) -> Result<(), StoreError>;
 }
 
 /// Answer to [`Store::claim`].

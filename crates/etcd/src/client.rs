@@ -61,28 +61,32 @@ impl Client {
         self.call("/etcdserverpb.KV/Range", range, false, time)
     }
 
-    /// Reads all keys of a range, in pages. Each page shows the keys as they are when it is read.
+    /// Reads all keys of a range, in pages, and passes on each. Each page shows the keys as they are
+    /// when it is read.
     ///
     /// # Errors
     ///
     /// See [`cluster::Kind`].
-    pub fn all(
+    pub fn each(
         &mut self,
         range: &Range,
         time: &TimeLimit<'_>,
-    ) -> Result<Vec<KeyValue>, StoreError> {
+        mut each: impl FnMut(KeyValue),
+    ) -> Result<(), StoreError> {
         let mut page = Range {
             limit: PAGE,
             ..range.clone()
         };
-        let mut all: Vec<KeyValue> = Vec::new();
         loop {
             time.start_request();
             let answer = self.range(&page, time)?;
-            all.extend(answer.kvs);
-            match all.last().filter(|_| answer.more) {
-                Some(last) => page.key = [&last.key[..], &[0]].concat(),
-                None => return Ok(all),
+            if let Some(last) = answer.kvs.last() {
+                page.key = [&last.key[..], &[0]].concat();
+            }
+            let is_last = !answer.more || answer.kvs.is_empty();
+            answer.kvs.into_iter().for_each(&mut each);
+            if is_last {
+                return Ok(());
             }
         }
     }

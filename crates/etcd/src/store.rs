@@ -42,6 +42,15 @@ impl<'a> EtcdStore<'a> {
         self.client.txn(&txn, &self.time).map(drop)
     }
 
+    /// Lists the addresses whose keys are in this range, behind this prefix.
+    fn names_in(&mut self, range: &Range, prefix: &str) -> Result<Vec<AddressKey>, StoreError> {
+        let mut names = Vec::new();
+        self.client.each(range, &self.time, |stored| {
+            names.extend(Keys::parse(&stored.key, prefix));
+        })?;
+        Ok(names)
+    }
+
     /// The definition in a key, which must be a JSON object.
     fn definition(&self, stored: &KeyValue) -> Result<Object, StoreError> {
         serde_json::from_slice(&stored.value).map_err(|error| {
@@ -135,12 +144,7 @@ impl Store for EtcdStore<'_> {
     /// Lists all of the node's.
     fn list(&mut self, selection: &Selection<'_>) -> Result<Vec<AddressKey>, StoreError> {
         let prefix = self.keys.node(selection.node());
-        let names = Range::prefix(&*prefix).without_values();
-        let names = self.client.all(&names, &self.time)?;
-        let keys = names
-            .iter()
-            .filter_map(|name| Keys::parse(&name.key, &prefix));
-        Ok(keys.collect())
+        self.names_in(&Range::prefix(&*prefix).without_values(), &prefix)
     }
 
     fn taken(&mut self, pool: &PoolAddresses<'_>) -> Result<Vec<IpAddr>, StoreError> {
@@ -158,10 +162,7 @@ impl Store for EtcdStore<'_> {
         let prefix = self.keys.addresses();
         let mut taken = Vec::new();
         for range in self.keys.taken(pool) {
-            let names = self.client.all(&range, &self.time)?;
-            let keys = names
-                .iter()
-                .filter_map(|name| Keys::parse(&name.key, &prefix));
+            let keys = self.names_in(&range, &prefix)?.into_iter();
             // The name of a space may lie between two addresses.
             let own = keys.filter(|key| key.space.as_ref() == pool.space);
             taken.extend(own.map(|key| key.ip));
@@ -173,7 +174,10 @@ impl Store for EtcdStore<'_> {
 impl Inventory for EtcdStore<'_> {
     fn pools(&mut self) -> Result<Vec<(String, Object)>, StoreError> {
         let prefix = self.keys.pools();
-        let stored = self.client.all(&Range::prefix(&*prefix), &self.time)?;
+        let mut stored = Vec::new();
+        let range = Range::prefix(&*prefix);
+        self.client
+            .each(&range, &self.time, |pool| stored.push(pool))?;
         let pool = |stored: &KeyValue| {
             let name = String::from_utf8_lossy(&stored.key[prefix.len()..]).into_owned();
             Ok((name, self.definition(stored)?))
@@ -181,11 +185,18 @@ impl Inventory for EtcdStore<'_> {
         stored.iter().map(pool).collect()
     }
 
-    fn addresses(&mut self) -> Result<Vec<Held>, StoreError> {
+    fn names(&mut self) -> Result<Vec<AddressKey>, StoreError> {
         let prefix = self.keys.addresses();
-        let stored = self.client.all(&Range::prefix(&*prefix), &self.time)?;
-        let address =
-            |stored: &KeyValue| Some(held(Keys::parse(&stored.key, &prefix)?, &stored.value));
-        Ok(stored.iter().filter_map(address).collect())
+        self.names_in(&Range::prefix(&*prefix).without_values(), &prefix)
+    }
+
+    fn addresses(&mut self, each: &mut dyn FnMut(Held)) -> Result<(), StoreError> {
+        let prefix = self.keys.addresses();
+        self.client
+            .each(&Range::prefix(&*prefix), &self.time, |stored| {
+                if let Some(key) = Keys::parse(&stored.key, &prefix) {
+                    each(held(key, &stored.value));
+                }
+            })
     }
 }

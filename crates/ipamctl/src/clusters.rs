@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use cluster::{Engine, Inventory, Node, Store as _};
+use cluster::{Engine, Held, Inventory, Node, Store as _};
 use cni::{DelegateName, NetworkName, Object};
 use conflist::Problem;
 use kubernetes::Kubernetes;
@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::Context;
 use crate::arguments::Places;
 use crate::network::Network;
+use crate::pools::names_of;
 
 /// The kubeconfig that the manifests let the installer write into the folder of conflists. With Multus,
 /// networks are in Kubernetes' API, and nothing else on a node leads to its cluster.
@@ -45,7 +46,8 @@ pub(crate) struct Cluster {
     ipam: Option<Object>,
     /// This machine as a node of it.
     pub(crate) node: Option<Node>,
-    pub(crate) networks: Vec<NetworkName>,
+    /// The networks, each with the names of the pools that it may use; `None` if that isn't known.
+    networks: Vec<(NetworkName, Option<Vec<String>>)>,
 }
 
 impl Cluster {
@@ -58,8 +60,8 @@ impl Cluster {
     ) -> Vec<Arc<Self>> {
         let of_networks = networks.into_iter().filter_map(|network| {
             let (_, engine) = engine_of(&network.delegates)?;
-            let name = Some(network.name.clone());
-            Some((network.file.clone(), engine, network.ipam(), name))
+            let user = Some((network.name.clone(), names_of(network)));
+            Some((network.file.clone(), engine, network.ipam(), user))
         });
         let installed = places.conf_dir.iter().filter_map(|folder| {
             let file = folder.join(INSTALLED_KUBECONFIG);
@@ -68,12 +70,12 @@ impl Cluster {
                 .then_some((file, kubernetes::ENGINE, ipam, None))
         });
         let mut found: Vec<Self> = Vec::new();
-        for (file, engine, ipam, network) in of_networks.chain(installed) {
+        for (file, engine, ipam, user) in of_networks.chain(installed) {
             match Self::read(engine, ipam) {
                 Ok(mut new) => match found.iter_mut().find(|known| known.is_same(&new)) {
-                    Some(known) => known.networks.extend(network),
+                    Some(known) => known.networks.extend(user),
                     None => {
-                        new.networks.extend(network);
+                        new.networks.extend(user);
                         found.push(new);
                     }
                 },
@@ -128,6 +130,22 @@ impl Cluster {
             ipam: Some(ipam),
             networks: Vec::new(),
         })
+    }
+
+    /// The networks of this node that may use a pool.
+    pub(crate) fn networks_of(&self, pool: &str) -> Vec<NetworkName> {
+        let uses = |pools: &Option<Vec<String>>| {
+            let mut names = pools.iter().flatten();
+            pools.is_none() || names.any(|name| name == pool)
+        };
+        let users = self.networks.iter().filter(|(_, pools)| uses(pools));
+        users.map(|(network, _)| network.clone()).collect()
+    }
+
+    /// True if another node, or another machine of this node's name, holds the address.
+    pub(crate) fn is_elsewhere(&self, held: &Held) -> bool {
+        let both = self.node.as_ref().zip(held.holder.as_ref());
+        both.is_some_and(|(node, holder)| !holder.is_on(node))
     }
 
     /// True for the same engine by the same file, and the same node.

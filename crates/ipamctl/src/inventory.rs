@@ -33,13 +33,15 @@ pub(crate) use names::{Names, short_id};
 pub(crate) use selection::select;
 pub(crate) use stored::Stored;
 
-/// Whose addresses of a cluster are read.
+/// Whose addresses of a cluster are read. With a kubeconfig, there is no node: those of all are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nodes {
-    /// This node's.
+    /// This node's, with what their release needs.
     This,
-    /// Those of all nodes, which counts of a pool need.
+    /// Those of all nodes, to be shown.
     All,
+    /// Only the names of those of all nodes: a pool's counts need no more, and these are no rows.
+    Counted,
 }
 
 /// Who holds which address, and the pools that the addresses are of.
@@ -68,7 +70,7 @@ impl Inventory {
         let mut inventory = Self::default();
         if let Some(file) = &context.places.kubeconfig {
             let cluster = Cluster::of_kubeconfig(file);
-            inventory.read_clusters(&[cluster], Nodes::All);
+            inventory.read_clusters(&[cluster], nodes);
         } else {
             inventory.read_node(context, node, nodes);
         }
@@ -109,7 +111,7 @@ impl Inventory {
 
     fn read_clusters(&mut self, clusters: &[Arc<Cluster>], nodes: Nodes) {
         for cluster in clusters {
-            if let Err(error) = self.read_cluster(cluster, nodes == Nodes::All) {
+            if let Err(error) = self.read_cluster(cluster, nodes) {
                 let place = cluster.place(None);
                 let problem = Problem::new(place.as_ref(), format!("{error:#}"));
                 self.problems.push(problem);
@@ -210,8 +212,7 @@ impl Inventory {
             };
             reserved.insert((network.clone(), ip));
             // Another node's attachment isn't this node's, whatever its name.
-            let stored = row.stored.as_ref();
-            if stored.is_some_and(|stored| stored.is_of_another_machine().is_some()) {
+            if row.is_elsewhere {
                 continue;
             }
             if let (Some(container), Some(ifname)) = (&row.container, &row.ifname)

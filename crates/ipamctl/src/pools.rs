@@ -46,11 +46,13 @@ impl PlacedPool {
 /// `mynet: 10.1.0.1-10.1.0.254`, `pool web of mynet: 10.1.0.1-10.1.0.254`.
 impl fmt::Display for PlacedPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(name) = self.name() {
-            write!(f, "pool {name} of ")?;
-        }
         let networks = joined(&self.networks, ", ");
-        write!(f, "{networks}: {}", self.pool.ranges)
+        match self.name() {
+            Some(name) if self.networks.is_empty() => write!(f, "pool {name}")?,
+            Some(name) => write!(f, "pool {name} of {networks}")?,
+            None => f.write_str(&networks)?,
+        }
+        write!(f, ": {}", self.pool.ranges)
     }
 }
 
@@ -154,14 +156,27 @@ pub(crate) fn of_ranges(
 /// The pools of the catalogue, of the configuration and of `ipam.poolsDir`, or those of an
 /// array `ipam.pools`.
 fn of_catalogue(network: &Network) -> Result<Vec<Pool>, String> {
-    let pools = if network.has_delegate(RULES) {
-        ipam_ds_rules::pools(&network.config).map_err(|error| error.msg)?
-    } else {
-        // Of another selector, the key may be anything.
-        let pools = network.ipam().read("ipam", "pools");
-        pools.ok().flatten().unwrap_or_default()
+    with_ranges("ipam.pools", catalogue(network)?.unwrap_or_default())
+}
+
+/// The pools of the catalogue as they are written; `None` if there is none.
+fn catalogue(network: &Network) -> Result<Option<Vec<Object>>, String> {
+    if network.has_delegate(RULES) {
+        let pools = ipam_ds_rules::pools(&network.config);
+        return pools.map(Some).map_err(|error| error.msg);
+    }
+    // Of another selector, the key may be anything.
+    Ok(network.ipam().read("ipam", "pools").ok().flatten())
+}
+
+/// The names of the pools that a network may use; `None` if that isn't known.
+pub(crate) fn names_of(network: &Network) -> Option<Vec<String>> {
+    let pools = match catalogue(network).ok()? {
+        None if network.has_delegate(RANGES) => Vec::new(),
+        pools => pools?,
     };
-    with_ranges("ipam.pools", pools)
+    let name = |pool: &Object| pool.read("ipam.pools", "name").ok().flatten();
+    Some(pools.iter().filter_map(name).collect())
 }
 
 /// The address space of a cluster's pool.

@@ -141,8 +141,10 @@ fn release_stored(stored: &Stored) -> Result<()> {
     }
     let mut store = stored.cluster.open()?;
     let all = std::slice::from_ref(&stored.held);
-    let released = release_each(&mut *store, all).map_err(|error| anyhow!(error.msg))?;
-    ensure!(released == 1, "{} has changed: see ipamctl ls", stored.path);
+    let mut is_released = false;
+    let released = release_each(&mut *store, all, |_| is_released = true);
+    released.map_err(|error| anyhow!(error.msg))?;
+    ensure!(is_released, "{} has changed: see ipamctl ls", stored.path);
     Ok(())
 }
 

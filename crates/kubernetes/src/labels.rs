@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashSet};
 
 use cluster::Holder;
 use cni::Attachment;
-use kube::ResourceExt;
 use sha2::{Digest, Sha256};
 
 /// Prefix of the keys.
@@ -55,9 +54,9 @@ pub(crate) fn selector(key: &str, text: &str) -> String {
     format!("{PREFIX}{key}={}", value(text))
 }
 
-/// True if the label `attachment` of an object is one of these values.
-pub(crate) fn has_attachment(object: &impl ResourceExt, values: &HashSet<String>) -> bool {
-    let value = object.labels().get(&format!("{PREFIX}attachment"));
+/// True if the label `attachment` is one of these values.
+pub(crate) fn has_attachment(labels: &BTreeMap<String, String>, values: &HashSet<String>) -> bool {
+    let value = labels.get(&format!("{PREFIX}attachment"));
     value.is_some_and(|value| values.contains(value))
 }
 

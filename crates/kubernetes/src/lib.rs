@@ -7,6 +7,7 @@ mod kinds;
 mod labels;
 mod names;
 mod objects;
+mod pages;
 mod store;
 mod whereabouts;
 

@@ -1,10 +1,12 @@
 //! `Address` objects and the values of the rules.
 
 use cluster::{AddressKey, Held, Holder};
+use serde::Deserialize;
 use serde_json::Map;
 
 use crate::labels::labels;
 use crate::names::address_key;
+use crate::pages::Meta;
 use crate::{Address, AddressSpec};
 
 /// The object of an address that this holder claims.
@@ -26,13 +28,20 @@ pub(crate) fn new_address(name: &str, key: &AddressKey, holder: &Holder) -> Addr
     address
 }
 
+/// An object as it is read.
+#[derive(Deserialize)]
+pub(crate) struct StoredAddress {
+    metadata: Meta,
+    spec: AddressSpec,
+}
+
 /// An address as the rules know it; `None` if the object's name is no address, so that it reserves
 /// nothing.
-pub(crate) fn held(address: Address) -> Option<Held> {
-    let spec = address.spec;
+pub(crate) fn held(address: StoredAddress) -> Option<Held> {
+    let StoredAddress { metadata, spec } = address;
     Some(Held {
-        key: address_key(&address.metadata.name?)?,
-        id: address.metadata.uid.unwrap_or_default(),
+        key: address_key(&metadata.name)?,
+        id: metadata.uid,
         holder: Some(Holder {
             node: spec.node,
             machine: None,

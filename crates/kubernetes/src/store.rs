@@ -11,10 +11,8 @@ use cluster::{
 use cni::Object;
 use either::Either;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{
-    Api, DeleteParams, GetParams, ListParams, PartialObjectMeta, PostParams, Preconditions,
-};
-use kube::core::{ObjectList, ObjectMeta, Request};
+use kube::api::{Api, DeleteParams, GetParams, ListParams, PostParams, Preconditions};
+use kube::core::Request;
 use kube::{Resource, ResourceExt};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -23,11 +21,9 @@ use crate::client::Client;
 use crate::failure::{Access, exists, is_another, is_missing};
 use crate::labels;
 use crate::names::{address_key, object_name};
-use crate::objects::{held, new_address};
+use crate::objects::{StoredAddress, held, new_address};
+use crate::pages::{Form, Labelled, Meta, Row};
 use crate::{Address, Pool};
-
-/// Most objects in an answer to a list that may be long.
-const PAGE: u32 = 5000;
 
 /// Pools and addresses in Kubernetes' API.
 pub struct Kubernetes<'a> {
@@ -38,7 +34,7 @@ pub struct Kubernetes<'a> {
 /// A `Pool` with its spec as it is written.
 #[derive(Deserialize)]
 struct RawPool {
-    metadata: ObjectMeta,
+    metadata: Meta,
     spec: Object,
 }
 
@@ -64,11 +60,12 @@ impl<'a> Kubernetes<'a> {
     ///
     /// Those of a read.
     pub fn nodes(&self) -> Result<BTreeSet<String>, StoreError> {
-        let nodes = self.read_with(|kube| async move {
-            let nodes: Api<Node> = Api::all(kube);
-            nodes.list_metadata(&ListParams::default()).await
+        let (path, all) = (Node::url_path(&(), None), ListParams::default());
+        let mut nodes = BTreeSet::new();
+        self.each(&path, Form::Metadata, all, |Labelled { metadata }| {
+            nodes.insert(metadata.name);
         })?;
-        Ok(nodes.items.iter().map(ResourceExt::name_any).collect())
+        Ok(nodes)
     }
 
     /// Sends requests that change nothing.
@@ -91,56 +88,25 @@ impl<'a> Kubernetes<'a> {
         parameters: &GetParams,
     ) -> Result<Option<T>, StoreError> {
         let request = Request::new(collection).get(name, parameters);
-        let answer = self
-            .client
-            .send(&self.time, Access::Read, |kube| async move {
-                kube.request(request.map_err(kube::Error::BuildRequest)?)
-                    .await
-            })?;
-        match answer {
+        let read = async |kube: kube::Client| {
+            let request = request.map_err(kube::Error::BuildRequest)?;
+            kube.request(request).await
+        };
+        match self.client.send(&self.time, Access::Read, read)? {
             Ok(object) => Ok(Some(object)),
             Err(error) if is_missing(&error, name) => Ok(None),
             Err(error) => Err(self.client.failure(&error, Access::Read)),
         }
     }
 
-    /// Lists the names of addresses, as of one moment. `is_wanted` is asked with the metadata.
-    fn keys(
-        &self,
-        list: ListParams,
-        is_wanted: impl Fn(&PartialObjectMeta<Address>) -> bool,
-    ) -> Result<Vec<AddressKey>, StoreError> {
-        let key = |object: PartialObjectMeta<Address>| match is_wanted(&object) {
-            true => address_key(&object.name_any()),
-            false => None,
-        };
-        let request = |kube, page: ListParams| async move {
-            Api::<Address>::all(kube).list_metadata(&page).await
-        };
-        self.all_pages(list, request, key)
-    }
-
-    /// Lists objects, page by page if the list has a limit, and keeps what `keep` makes of each.
-    fn all_pages<T: Clone, K, F>(
-        &self,
-        mut list: ListParams,
-        request: impl Fn(kube::Client, ListParams) -> F,
-        keep: impl Fn(T) -> Option<K>,
-    ) -> Result<Vec<K>, StoreError>
-    where
-        F: Future<Output = kube::Result<ObjectList<T>>>,
-    {
-        let mut kept = Vec::new();
-        loop {
-            self.time.start_request();
-            let page = list.clone();
-            let answer = self.read_with(|kube| request(kube, page))?;
-            kept.extend(answer.items.into_iter().filter_map(&keep));
-            match answer.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => list.continue_token = Some(token),
-                None => return Ok(kept),
-            }
-        }
+    /// Lists the names of addresses.
+    fn names_in(&self, list: ListParams) -> Result<Vec<AddressKey>, StoreError> {
+        let mut keys = Vec::new();
+        self.each(&addresses(), Form::Names, list, |row: Row| {
+            let name = row.cells.first().and_then(|cell| cell.as_str());
+            keys.extend(name.and_then(address_key));
+        })?;
+        Ok(keys)
     }
 }
 
@@ -170,14 +136,11 @@ impl Store for Kubernetes<'_> {
     fn claim(&mut self, key: &AddressKey, holder: &Holder) -> Result<Claim, StoreError> {
         let name = name_of(key)?;
         let address = new_address(&name, key, holder);
-        let answer = self
-            .client
-            .send(&self.time, Access::Write, |kube| async move {
-                Api::<Address>::all(kube)
-                    .create(&PostParams::default(), &address)
-                    .await
-            })?;
-        match answer {
+        let create = async |kube| {
+            let addresses: Api<Address> = Api::all(kube);
+            addresses.create(&PostParams::default(), &address).await
+        };
+        match self.client.send(&self.time, Access::Write, create)? {
             Ok(address) => Ok(Claim::Created {
                 id: address.metadata.uid.unwrap_or_default(),
             }),
@@ -190,7 +153,7 @@ impl Store for Kubernetes<'_> {
         let mut all = Vec::new();
         for key in keys {
             let address =
-                self.get::<Address>(&addresses(), &name_of(key)?, &GetParams::default())?;
+                self.get::<StoredAddress>(&addresses(), &name_of(key)?, &GetParams::default())?;
             all.extend(address.and_then(held));
         }
         Ok(all)
@@ -202,15 +165,11 @@ impl Store for Kubernetes<'_> {
             uid: Some(held.id.clone()),
             resource_version: None,
         });
-        let answer = self.client.send(&self.time, Access::Write, |kube| {
-            let name = name.clone();
-            async move {
-                Api::<Address>::all(kube)
-                    .delete(&name, &this_creation)
-                    .await
-            }
-        })?;
-        match answer {
+        let delete = async |kube| {
+            let addresses: Api<Address> = Api::all(kube);
+            addresses.delete(&name, &this_creation).await
+        };
+        match self.client.send(&self.time, Access::Write, delete)? {
             Ok(Either::Right(_)) => Ok(Release::Released),
             // It is deleted only when its finalizers have gone.
             Ok(Either::Left(address)) => Err(StoreError::new(
@@ -253,65 +212,68 @@ impl Store for Kubernetes<'_> {
                 selector += &format!(",{}", labels::selector("network", network));
             }
         }
-        // API servers before 1.34 answer a list with a limit from etcd instead of their cache.
         let list = ListParams::default().labels(&selector);
-        self.keys(list, |object| {
-            !labels::has_attachment(object, &valid_labels)
-        })
+        let mut keys = Vec::new();
+        self.each(
+            &addresses(),
+            Form::Metadata,
+            list,
+            |Labelled { metadata }| {
+                if !labels::has_attachment(&metadata.labels, &valid_labels) {
+                    keys.extend(address_key(&metadata.name));
+                }
+            },
+        )?;
+        Ok(keys)
     }
 
     /// Reads some one after the other; else lists by the label `pool`, or the names of all
     /// addresses: the label doesn't say which addresses a pool has today.
     fn taken(&mut self, pool: &PoolAddresses<'_>) -> Result<Vec<IpAddr>, StoreError> {
-        let mut list = ListParams::default().limit(PAGE);
-        match pool.among {
+        let list = match pool.among {
             Among::Some(ips) => {
                 let mut taken = Vec::new();
                 for ip in ips {
                     let name = name_of(&pool.key(*ip))?;
                     // The claim decides, so the API server's cache is enough.
                     let cached = GetParams::at("0");
-                    if self
-                        .get::<IgnoredAny>(&addresses(), &name, &cached)?
-                        .is_none()
-                    {
+                    let read: Option<IgnoredAny> = self.get(&addresses(), &name, &cached)?;
+                    if read.is_none() {
                         break;
                     }
                     taken.push(*ip);
                 }
                 return Ok(taken);
             }
-            Among::Named(name) => list = list.labels(&labels::selector("pool", name)),
-            Among::All => {}
-        }
-        let keys = self.keys(list, |_| true)?;
-        let is_of_pool =
-            |key: &&AddressKey| key.space.as_ref() == pool.space && pool.ranges.contains(key.ip);
-        Ok(keys.iter().filter(is_of_pool).map(|key| key.ip).collect())
+            Among::Named(name) => ListParams::default().labels(&labels::selector("pool", name)),
+            Among::All => ListParams::default(),
+        };
+        let keys = self.names_in(list)?.into_iter();
+        let own = keys.filter(|key| key.space.as_ref() == pool.space);
+        let ips = own.map(|key| key.ip);
+        Ok(ips.filter(|ip| pool.ranges.contains(*ip)).collect())
     }
 }
 
 impl Inventory for Kubernetes<'_> {
     fn pools(&mut self) -> Result<Vec<(String, Object)>, StoreError> {
-        #[derive(Deserialize)]
-        struct RawPools {
-            items: Vec<RawPool>,
-        }
-        let request = Request::new(pools()).list(&ListParams::default());
-        let listed: RawPools = self.read_with(|kube| async move {
-            kube.request(request.map_err(kube::Error::BuildRequest)?)
-                .await
+        let mut named = Vec::new();
+        let all = ListParams::default();
+        self.each(&pools(), Form::Whole, all, |pool: RawPool| {
+            named.push((pool.metadata.name, pool.spec));
         })?;
-        let named = listed.items.into_iter();
-        Ok(named
-            .map(|pool| (pool.metadata.name.unwrap_or_default(), pool.spec))
-            .collect())
+        Ok(named)
     }
 
-    fn addresses(&mut self) -> Result<Vec<Held>, StoreError> {
-        let request =
-            |kube, page: ListParams| async move { Api::<Address>::all(kube).list(&page).await };
-        self.all_pages(ListParams::default().limit(PAGE), request, held)
+    fn names(&mut self) -> Result<Vec<AddressKey>, StoreError> {
+        self.names_in(ListParams::default())
+    }
+
+    fn addresses(&mut self, each: &mut dyn FnMut(Held)) -> Result<(), StoreError> {
+        let all = ListParams::default();
+        self.each(&addresses(), Form::Whole, all, |address: StoredAddress| {
+            held(address).into_iter().for_each(&mut *each);
+        })
     }
 }
 

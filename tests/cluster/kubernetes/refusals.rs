@@ -16,6 +16,7 @@ fn a_node_is_told_what_is_wrong_and_no_node_stops_another() {
     let mut cluster = Cluster::default();
     a_missing_pool_is_named_as_kubectl_names_it(&cluster);
     a_node_with_the_token_of_another_one_is_refused(&cluster);
+    a_full_pool_is_listed_once_and_by_names(&cluster);
     what_one_node_writes_stops_no_other_node(&cluster);
     labels_of_others_and_missing_ones_break_nothing(&cluster);
     a_policy_that_adds_labels_breaks_nothing(&cluster);
@@ -50,6 +51,30 @@ fn a_node_with_the_token_of_another_one_is_refused(cluster: &Cluster) {
         .alone("ADD", "c1", &config)
         .run()
         .refused(113, "(401)");
+}
+
+/// The list of a full pool is what its refusal costs the API server.
+fn a_full_pool_is_listed_once_and_by_names(cluster: &Cluster) {
+    let of_any: &dyn PoolCluster = cluster;
+    let direct = of_any.config("n1", &blue());
+    let proxy = ApiProxy::start(&cluster.api);
+    let config = cluster.behind(&proxy, &direct);
+    for i in 0..13 {
+        of_any
+            .alone("ADD", &format!("p{i}"), &direct)
+            .run()
+            .result();
+    }
+    proxy.decide(|_| Fate::Answered);
+    let full = of_any.alone("ADD", "p13", &config).run();
+    full.refused(11, "has no address left: all 13 are reserved");
+    let requests = proxy.take_requests().into_iter();
+    let paths: Vec<String> = requests.map(|request| request.path).collect();
+    let lists = paths.iter().filter(|path| path.contains("addresses?"));
+    let lists: Vec<&String> = lists.filter(|path| path.contains("limit=")).collect();
+    assert_eq!(lists.len(), 1, "{paths:?}");
+    assert!(lists[0].contains("includeObject=None"), "{paths:?}");
+    cluster.api.kubectl(&["delete", "ipaddr", "--all"]);
 }
 
 fn what_one_node_writes_stops_no_other_node(cluster: &Cluster) {

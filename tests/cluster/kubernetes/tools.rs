@@ -18,6 +18,8 @@ fn an_administrator_sees_and_changes_what_all_nodes_hold() {
     needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
     let mut cluster = Cluster::default();
     cluster.define("lan", &json!({"subnet": "10.0.0.0/24"}));
+    what_is_released_is_printed_before_what_failed(&cluster);
+    a_pool_that_no_schema_refuses_is_found(&cluster);
     of_deleted_nodes_only_what_the_first_look_saw_is_released(&cluster);
     a_kubeconfig_of_a_person_may_execute(&cluster);
     a_list_of_containers_is_of_one_node(&cluster);
@@ -100,6 +102,64 @@ fn of_deleted_nodes_only_what_the_first_look_saw_is_released(cluster: &Cluster) 
         .collect();
     assert_eq!(ips, ["10.0.0.2", "10.0.0.4", "10.0.0.5"], "{output:?}");
     cluster.api.kubectl(&["delete", "ipaddr", "--all"]);
+}
+
+fn what_is_released_is_printed_before_what_failed(cluster: &Cluster) {
+    let of_any: &dyn PoolCluster = cluster;
+    let mut kept = address("10.0.0.3", "10.0.0.3", "gone");
+    kept["metadata"]["finalizers"] = json!(["example.org/audit"]);
+    let kubeconfig = cluster.api.kubeconfig();
+    let forget = |more: &[&str]| {
+        cluster.api.apply(&json!([
+            address("10.0.0.2", "10.0.0.2", "gone"),
+            kept,
+            address("10.0.0.4", "10.0.0.4", "gone"),
+        ]));
+        let words = [
+            "node-forget",
+            "gone",
+            "--yes",
+            "--kubeconfig",
+            text(&kubeconfig),
+        ];
+        let output = of_any.ipamctl("n1", &[&words, more].concat()).run();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(output.stderr.contains("example.org/audit"), "{output:?}");
+        output.stdout
+    };
+    let lines = forget(&[]);
+    let released = |ip: &str| lines.contains(&format!("released: {ip}, reserved to c1"));
+    assert!(released("10.0.0.2") && released("10.0.0.4") && !released("10.0.0.3"));
+    let rows: Value = serde_json::from_str(&forget(&["--json"])).unwrap();
+    let ips: Vec<&Value> = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| &row["address"])
+        .collect();
+    assert_eq!(ips, ["10.0.0.2", "10.0.0.4"]);
+    let free = r#"{"metadata":{"finalizers":null}}"#;
+    cluster
+        .api
+        .kubectl(&["patch", "ipaddr", "10.0.0.3", "--type=merge", "-p", free]);
+}
+
+fn a_pool_that_no_schema_refuses_is_found(cluster: &Cluster) {
+    let of_any: &dyn PoolCluster = cluster;
+    let kubeconfig = cluster.api.kubeconfig();
+    let words = ["check", "--kubeconfig", text(&kubeconfig)];
+    let check = || of_any.ipamctl("n1", &words).run();
+    assert!(check().status.success(), "{:?}", check());
+    let reversed = json!({
+        "subnet": "10.0.0.0/24", "rangeStart": "10.0.0.9", "rangeEnd": "10.0.0.3"});
+    cluster.define("reversed", &reversed);
+    let found = check();
+    assert_eq!(found.status.code(), Some(1), "{found:?}");
+    assert!(
+        found.stdout.contains("pools.ipam-delegated.io/reversed"),
+        "{found:?}"
+    );
+    cluster.api.kubectl(&["delete", "ipool", "reversed"]);
 }
 
 fn a_kubeconfig_of_a_person_may_execute(cluster: &Cluster) {

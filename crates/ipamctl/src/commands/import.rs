@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &ImportArguments, context: &Context<'_>) -> Result<
     for (name, definition) in &pools {
         let definition = Pool::read(name.as_str(), definition.clone());
         let pool = definition.map_err(|error| anyhow!(error.msg))?;
-        keep_space(&mut store, name.as_str(), space_of(&pool))?;
+        keep_space(&mut store, name.as_str(), space_of(&pool).as_ref())?;
     }
     for (name, definition) in &pools {
         until_answered(&mut store, |store| store.define(name.as_str(), definition))?;
@@ -35,12 +35,12 @@ pub(crate) fn run(arguments: &ImportArguments, context: &Context<'_>) -> Result<
 
 /// Refuses another space than that of the addresses that the pool has given: they would be free there.
 /// The definition may have been deleted meanwhile, so the addresses say it.
-fn keep_space(store: &mut dyn Inventory, name: &str, space: Option<NetworkName>) -> Result<()> {
+fn keep_space(store: &mut dyn Inventory, name: &str, space: Option<&NetworkName>) -> Result<()> {
     let other = until_answered(store, |store| {
         let mut other = None;
         store.addresses(&mut |held| {
             let of_pool = held.holder.filter(|holder| holder.pool == name);
-            if of_pool.is_some() && held.key.space != space {
+            if of_pool.is_some() && held.key.space.as_ref() != space {
                 other = Some(held.key);
             }
         })?;

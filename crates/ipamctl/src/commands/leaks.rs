@@ -108,8 +108,9 @@ fn table(leaks: &[Leak<'_>]) -> Vec<String> {
         .text("CONTAINER", |leak| {
             short_id(leak.attachment.container.unwrap_or("?")).to_owned()
         })
-        .text("AGE", |leak| age(leak).map_or("?".to_owned(), rounded))
+        .text("AGE", move |leak| age(leak).map_or("?".to_owned(), rounded))
         .text("NAME", |leak| leak.names.short())
         .text("EVIDENCE", |leak| leak.evidence_text.join("; "))
         .lines()
+        .collect()
 }

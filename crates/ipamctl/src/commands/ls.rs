@@ -28,30 +28,32 @@ pub(crate) fn run(arguments: &LsArguments, context: &Context<'_>) -> Result<bool
     if rows.is_empty() {
         warn("no address is reserved");
     }
-    context.output.print(&rows, || lines(&rows, arguments))?;
+    match context.output.json {
+        true => context.output.print(&rows, Vec::<String>::new)?,
+        false => context.output.lines(table(&rows, arguments).lines())?,
+    }
     inventory.verdict(false)
 }
 
-fn lines(rows: &[&HeldAddress], arguments: &LsArguments) -> Vec<String> {
+fn table<'r>(rows: &'r [&HeldAddress], arguments: &'r LsArguments) -> Table<'r, &'r HeldAddress> {
     let now = SystemTime::now();
     let text = |value: &Option<String>, missing: &str| value.clone().unwrap_or(missing.to_owned());
     Table::of(rows)
         .text("ADDRESS", |held| {
             held.ip.map_or("-".to_owned(), |ip| ip.to_string())
         })
-        .text("NETWORK", |held| text(&held.network, "?"))
-        .text("POOL", |held| text(&held.pool, ""))
-        .text("NODE", |held| text(&held.node, ""))
-        .text("CONTAINER", |held| match &held.container {
+        .text("NETWORK", move |held| text(&held.network, "?"))
+        .text("POOL", move |held| text(&held.pool, ""))
+        .text("NODE", move |held| text(&held.node, ""))
+        .text("CONTAINER", move |held| match &held.container {
             Some(id) if !arguments.no_trunc => short_id(id).to_owned(),
             id => text(id, "?"),
         })
-        .text("IF", |held| text(&held.ifname, "-"))
-        .text("SINCE", |held| match held.since {
+        .text("IF", move |held| text(&held.ifname, "-"))
+        .text("SINCE", move |held| match held.since {
             Some(since) => ago(since, now),
             None => "?".to_owned(),
         })
         .text("NAME", |held| held.names.short())
         .text("STATE", |held| held.state.to_string())
-        .lines()
 }

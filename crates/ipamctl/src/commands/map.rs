@@ -31,7 +31,7 @@ const GATEWAY: char = 'G';
 const OUTSIDE: char = ' ';
 
 pub(crate) fn run(name: &str, context: &Context<'_>) -> Result<bool> {
-    let inventory = Inventory::read(context, &context.node(), Nodes::All);
+    let inventory = Inventory::read(context, &context.node(), Nodes::Counted);
     let known = inventory.pools.all.iter();
     let pools: Vec<&PlacedPool> = known.filter(|placed| placed.is_of(name)).collect();
     ensure!(

@@ -15,7 +15,7 @@ use crate::output::joined;
 use crate::usage::{PoolUsage, usages};
 
 pub(crate) fn run(context: &Context<'_>) -> Result<bool> {
-    let inventory = Inventory::read(context, &context.node(), Nodes::All);
+    let inventory = Inventory::read(context, &context.node(), Nodes::Counted);
     let registry = Registry::new();
     pools(&inventory, &registry)?;
     records(&inventory, &registry)?;

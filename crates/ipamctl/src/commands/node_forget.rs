@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::thread::sleep;
 
 use anyhow::{Result, ensure};
-use cluster::{Held, Inventory, release_each, until_answered};
+use cluster::{Held, Holder, Inventory, StoreError, release_each, until_answered};
 use kubernetes::Kubernetes;
 
 use super::cluster_row::{Row, print};
@@ -19,16 +19,14 @@ pub(crate) fn run(arguments: &NodeForgetArguments, context: &Context<'_>) -> Res
     let Some(name) = &arguments.node else {
         let store = &mut of_person(context.places.kubeconfig.as_ref())?;
         let held = of_deleted_nodes(store, arguments)?;
-        return release(store, held, arguments, context);
+        return release(store, &held, arguments, context);
     };
     let cluster = Cluster::one(context)?;
     let store = &mut *cluster.open()?;
-    let mut held = until_answered(store, |store| store.addresses())?;
     let machine = &arguments.machine;
-    held.retain(|held| {
-        let holder = held.holder.as_ref().filter(|holder| holder.node == *name);
-        holder.is_some_and(|holder| machine.is_none() || holder.machine == *machine)
-    });
+    let held = held_by(store, |holder| {
+        holder.node == *name && (machine.is_none() || holder.machine == *machine)
+    })?;
     let holders = || held.iter().filter_map(|held| held.holder.as_ref());
     let machines: BTreeSet<_> = holders().map(|holder| holder.machine.as_ref()).collect();
     ensure!(
@@ -41,7 +39,7 @@ pub(crate) fn run(arguments: &NodeForgetArguments, context: &Context<'_>) -> Res
         !this.any(|this| holders().any(|holder| holder.is_on(this))),
         "{name} is this node: its containers use their addresses; what is leaked, ipamctl leaks shows"
     );
-    release(store, held, arguments, context)
+    release(store, &held, arguments, context)
 }
 
 /// What the first look has found at nodes that have no Node object at both looks.
@@ -50,7 +48,7 @@ fn of_deleted_nodes(
     arguments: &NodeForgetArguments,
 ) -> Result<Vec<Held>> {
     // The addresses first: a node that is added meanwhile isn't among them.
-    let mut held = until_answered(store, |store| store.addresses())?;
+    let mut held = held_by(store, |_| true)?;
     for look in 1..=2 {
         let known = until_answered(store, |store| store.nodes())?;
         ensure!(
@@ -72,25 +70,60 @@ fn of_deleted_nodes(
     Ok(held)
 }
 
-/// Releases these addresses, or only shows them.
+/// The addresses of the wanted holders.
+fn held_by(
+    store: &mut dyn Inventory,
+    is_wanted: impl Fn(&Holder) -> bool,
+) -> Result<Vec<Held>, StoreError> {
+    until_answered(store, |store| {
+        let mut wanted = Vec::new();
+        store.addresses(&mut |held| {
+            if held.holder.as_ref().is_some_and(&is_wanted) {
+                wanted.push(held);
+            }
+        })?;
+        Ok(wanted)
+    })
+}
+
+/// Releases these addresses, or only shows them. Each is printed when it is released: what fails is
+/// the last to be said.
 fn release(
     store: &mut dyn Inventory,
-    held: Vec<Held>,
+    held: &[Held],
     arguments: &NodeForgetArguments,
     context: &Context<'_>,
 ) -> Result<bool> {
-    let outcome = if arguments.yes {
-        release_each(store, &held)?;
-        "released"
-    } else {
-        "would-release"
+    let row = |held: &Held, outcome| {
+        let holder = held.holder.clone();
+        holder.map(|holder| Row::new(&held.key, holder, outcome))
     };
-    let row = |held: Held| Some(Row::new(&held.key, held.holder?, outcome));
-    let rows: Vec<Row> = held.into_iter().filter_map(row).collect();
-    print(&rows, context.output)?;
-    let is_only_shown = !arguments.yes && !rows.is_empty();
-    if is_only_shown {
-        warn("if their containers still run, others will get their addresses: --yes releases them");
+    if !arguments.yes {
+        let rows: Vec<Row> = held
+            .iter()
+            .filter_map(|held| row(held, "would-release"))
+            .collect();
+        print(&rows, context.output)?;
+        if !rows.is_empty() {
+            warn(
+                "if their containers still run, others will get their addresses: --yes releases them",
+            );
+        }
+        return Ok(!rows.is_empty());
     }
-    Ok(is_only_shown)
+    let mut rows = Vec::new();
+    let mut printed = Ok(false);
+    let outcome = release_each(store, held, |released| {
+        let new = row(released, "released");
+        if !context.output.json && printed.is_ok() {
+            printed = print(new.as_slice(), context.output);
+        }
+        rows.extend(new);
+    });
+    printed?;
+    if context.output.json {
+        print(&rows, context.output)?;
+    }
+    outcome?;
+    Ok(false)
 }

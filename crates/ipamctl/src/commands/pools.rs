@@ -13,7 +13,7 @@ const BAR: usize = 10;
 
 pub(crate) fn run(network: Option<&str>, context: &Context<'_>) -> Result<bool> {
     let node = &context.node();
-    let inventory = Inventory::read(context, node, Nodes::All);
+    let inventory = Inventory::read(context, node, Nodes::Counted);
     let mut pools = usages(&inventory);
     if let Some(name) = network {
         inventory.must_know(node, name)?;
@@ -34,11 +34,11 @@ fn table(pools: &[PoolUsage]) -> Vec<String> {
     let count = |value: Option<u128>| value.map_or("?".to_owned(), number);
     Table::of(pools)
         .text("NETWORK", |pool| joined(&pool.networks, ","))
-        .text("POOL", |pool| text(&pool.pool, ""))
-        .text("RANGES", |pool| text(&pool.ranges, "not configured"))
-        .number("SIZE", |pool| count(pool.size))
-        .number("RESERVED", |pool| count(pool.reserved))
-        .number("FREE", |pool| count(pool.free))
+        .text("POOL", move |pool| text(&pool.pool, ""))
+        .text("RANGES", move |pool| text(&pool.ranges, "not configured"))
+        .number("SIZE", move |pool| count(pool.size))
+        .number("RESERVED", move |pool| count(pool.reserved))
+        .number("FREE", move |pool| count(pool.free))
         .number("EXCLUDED", |pool| {
             let excluded = pool.excluded.filter(|excluded| *excluded > 0);
             excluded.map(number).unwrap_or_default()
@@ -48,6 +48,7 @@ fn table(pools: &[PoolUsage]) -> Vec<String> {
             counts.map(bar).unwrap_or_default()
         })
         .lines()
+        .collect()
 }
 
 /// A bar and a percentage. Only a full pool has 100 %; one without addresses is full.

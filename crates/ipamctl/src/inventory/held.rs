@@ -54,7 +54,10 @@ pub(crate) struct HeldAddress {
     /// `None` for an address that only a record names.
     #[serde(skip)]
     pub(crate) place: Option<Arc<Place>>,
-    /// The address in a cluster.
+    /// True if another node, or another machine, of a cluster holds it.
+    #[serde(skip)]
+    pub(crate) is_elsewhere: bool,
+    /// The address in a cluster, if it may be released from here.
     #[serde(skip)]
     pub(crate) stored: Option<Arc<Stored>>,
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use chain::record::AttachmentRecord;
 use cni::Args;
 use docker_ipam_delegated::records::{Line, Purpose};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::output::joined;
 
@@ -22,9 +22,16 @@ const OF_SHORT: [&[&str]; 3] = [
     &[DOCKER],
 ];
 
-/// The names of a container.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Names(BTreeMap<String, String>);
+/// The names of a container, by their keys in ascending order. A long list has many of them, and a map
+/// would be ten times as large.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Names(Box<[(Box<str>, Box<str>)]>);
+
+impl Serialize for Names {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.pairs())
+    }
+}
 
 impl Names {
     /// The names of a record's container: of Docker's addresses, those of the daemon's line.
@@ -56,18 +63,27 @@ impl Names {
 
     /// The pairs whose values aren't empty.
     fn of_pairs<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
-        let named = pairs.filter(|(_, value)| !value.is_empty());
-        let owned = named.map(|(key, value)| (key.into(), value.into()));
-        Self(owned.collect())
+        let named: BTreeMap<&str, &str> = pairs.filter(|(_, value)| !value.is_empty()).collect();
+        let owned = named.into_iter();
+        Self(
+            owned
+                .map(|(key, value)| (key.into(), value.into()))
+                .collect(),
+        )
     }
 
-    pub(crate) fn pairs(&self) -> &BTreeMap<String, String> {
-        &self.0
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (&**key, &**value))
+    }
+
+    fn get(&self, key: &str) -> Option<&str> {
+        self.pairs()
+            .find_map(|(known, value)| (known == key).then_some(value))
     }
 
     /// The name in short: `default/web-1`, `shop/frontend`; empty if there is none.
     pub(crate) fn short(&self) -> String {
-        let name = |keys: &&[&str]| joined(keys.iter().filter_map(|key| self.0.get(*key)), "/");
+        let name = |keys: &&[&str]| joined(keys.iter().filter_map(|key| self.get(key)), "/");
         let mut names = OF_SHORT.iter().map(name);
         names.find(|name| !name.is_empty()).unwrap_or_default()
     }

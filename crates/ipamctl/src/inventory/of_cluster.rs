@@ -1,27 +1,68 @@
 //! Rows of a cluster's addresses, and its pools.
 
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use cluster::{of_node, until_answered};
+use cluster::{Held, Inventory as Store, of_node, until_answered};
+use cni::NetworkName;
 use conflist::Problem;
 use ipam::Pool;
 
-use super::Inventory;
 use super::held::{HeldAddress, HeldState, Place};
 use super::names::Names;
 use super::stored::Stored;
+use super::{Inventory, Nodes};
 use crate::clusters::Cluster;
 use crate::pools::{PlacedPool, space_of};
 
 impl Inventory {
-    /// Adds the pools of a cluster and its addresses: this node's, or with `all` those of all nodes.
+    /// Adds the pools of a cluster, and the addresses of these nodes.
     ///
     /// # Errors
     ///
     /// Those of the store.
-    pub(super) fn read_cluster(&mut self, cluster: &Arc<Cluster>, all: bool) -> Result<()> {
+    pub(super) fn read_cluster(&mut self, cluster: &Arc<Cluster>, nodes: Nodes) -> Result<()> {
         let store = &mut *cluster.open()?;
+        self.read_pools(cluster, store)?;
+        let mut spaces = Spaces::of(cluster);
+        let mut rows: Vec<HeldAddress> = match (nodes, &cluster.node) {
+            (Nodes::Counted, _) => {
+                for key in until_answered(store, |store| store.names())? {
+                    let place = spaces.place(key.space.as_ref());
+                    let of_space = self.taken.entry(place.path.clone());
+                    of_space.or_default().push(key.ip);
+                }
+                return Ok(());
+            }
+            (Nodes::All, _) => until_answered(store, |store| {
+                let mut rows = Vec::new();
+                store.addresses(&mut |held| rows.push(spaces.row(held)))?;
+                Ok(rows)
+            })?,
+            (Nodes::This, Some(node)) => {
+                let all = of_node(store, &node.name)?;
+                spaces.stored(store, all)
+            }
+            (Nodes::This, None) => {
+                let all = until_answered(store, |store| {
+                    let mut all = Vec::new();
+                    store.addresses(&mut |held| all.push(held))?;
+                    Ok(all)
+                })?;
+                spaces.stored(store, all)
+            }
+        };
+        rows.sort_by(|one, other| {
+            let key = |row: &HeldAddress| row.place.as_ref().map(|place| place.name.clone());
+            (key(one), one.ip).cmp(&(key(other), other.ip))
+        });
+        self.held.extend(rows);
+        Ok(())
+    }
+
+    fn read_pools(&mut self, cluster: &Cluster, store: &mut dyn Store) -> Result<()> {
         for (name, mut definition) in until_answered(store, |store| store.pools())? {
             definition.set("name", &name);
             let path = store.path_of_pool(&name);
@@ -29,51 +70,70 @@ impl Inventory {
                 Ok(pool) => self.pools.add(PlacedPool {
                     directory: cluster.place(space_of(&pool).as_ref()).into(),
                     pool,
-                    networks: cluster.networks.clone(),
+                    networks: cluster.networks_of(&name),
                 }),
                 Err(error) => self.problems.push(Problem::new(path.as_ref(), error.msg)),
             }
-        }
-        let mut listed = match &cluster.node {
-            Some(node) if !all => of_node(store, &node.name),
-            _ => until_answered(store, |store| store.addresses()),
-        }?;
-        listed.sort_by(|one, other| one.key.cmp(&other.key));
-        for held in listed {
-            self.held.push(HeldAddress::stored(Stored {
-                cluster: Arc::clone(cluster),
-                path: store.path_of_address(&held.key),
-                held,
-            }));
         }
         Ok(())
     }
 }
 
-impl HeldAddress {
-    fn stored(stored: Stored) -> Self {
-        let space = stored.held.key.space.as_ref();
-        let place = Place {
-            path: stored.cluster.place(space).into(),
+/// The address spaces of a cluster, each one value for all of its rows.
+struct Spaces<'c> {
+    cluster: &'c Arc<Cluster>,
+    places: HashMap<Option<NetworkName>, Arc<Place>>,
+}
+
+impl<'c> Spaces<'c> {
+    fn of(cluster: &'c Arc<Cluster>) -> Self {
+        let places = HashMap::new();
+        Self { cluster, places }
+    }
+
+    fn place(&mut self, space: Option<&NetworkName>) -> Arc<Place> {
+        let new = || Place {
+            path: PathBuf::from(self.cluster.place(space)),
             name: space.map_or_else(String::new, ToString::to_string),
         };
-        let mut row = Self {
-            ip: Some(stored.held.key.ip),
-            state: HeldState::Unreadable,
-            place: Some(Arc::new(place)),
-            ..Self::default()
+        let place = self.places.entry(space.cloned());
+        Arc::clone(place.or_insert_with(|| Arc::new(new())))
+    }
+
+    /// Rows of addresses with what their release needs.
+    fn stored(&mut self, store: &dyn Store, all: Vec<Held>) -> Vec<HeldAddress> {
+        let row = |held: Held| {
+            let stored = Stored {
+                cluster: Arc::clone(self.cluster),
+                path: store.path_of_address(&held.key),
+                held: held.clone(),
+            };
+            HeldAddress {
+                stored: Some(Arc::new(stored)),
+                ..self.row(held)
+            }
         };
-        if let Some(holder) = &stored.held.holder {
+        all.into_iter().map(row).collect()
+    }
+
+    fn row(&mut self, held: Held) -> HeldAddress {
+        let mut row = HeldAddress {
+            ip: Some(held.key.ip),
+            state: HeldState::Unreadable,
+            place: Some(self.place(held.key.space.as_ref())),
+            is_elsewhere: self.cluster.is_elsewhere(&held),
+            ..HeldAddress::default()
+        };
+        if let Some(holder) = held.holder {
             row.state = HeldState::Reserved;
-            row.network = Some(holder.network.clone());
-            row.pool = Some(holder.pool.clone());
-            row.node = Some(holder.node.clone());
-            row.container = Some(holder.container_id.clone());
-            row.ifname = Some(holder.ifname.clone());
-            row.since = humantime::parse_rfc3339(&holder.since).ok();
             row.names = Names::of_pod(holder.namespace.as_deref(), holder.pod.as_deref());
+            row.since = humantime::parse_rfc3339(&holder.since).ok();
+            row.network = Some(holder.network);
+            row.pool = Some(holder.pool);
+            row.node = Some(holder.node);
+            row.container = Some(holder.container_id);
+            row.ifname = Some(holder.ifname);
         }
-        row.stored = Some(Arc::new(stored));
         row
     }
 }

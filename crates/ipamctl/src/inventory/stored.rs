@@ -16,8 +16,8 @@ pub(crate) struct Stored {
 impl Stored {
     /// The reason not to release the address from here: another machine has created it.
     pub(crate) fn is_of_another_machine(&self) -> Option<String> {
-        let (node, holder) = (self.cluster.node.as_ref()?, self.held.holder.as_ref()?);
-        (!holder.is_on(node)).then(|| {
+        let holder = self.held.holder.as_ref()?;
+        self.cluster.is_elsewhere(&self.held).then(|| {
             let machine = holder.machine.as_deref().unwrap_or("unknown");
             format!("node {}, machine {machine} holds it", holder.node)
         })

@@ -1,6 +1,6 @@
 //! Aligned tables.
 //!
-//! 65,533 rows must take milliseconds, so each cell is measured once and written once.
+//! 65,533 rows must take milliseconds, and little memory.
 
 use std::fmt::Write;
 
@@ -10,14 +10,15 @@ const GAP: &str = "  ";
 /// A table with a line for each of these rows.
 pub(crate) struct Table<'r, R> {
     rows: &'r [R],
-    columns: Vec<Column>,
+    columns: Vec<Column<'r, R>>,
 }
 
-struct Column {
+struct Column<'r, R> {
     header: &'static str,
     is_right_aligned: bool,
-    /// A cell for each row.
-    cells: Vec<String>,
+    /// The cell of a row. It is made twice, to be measured and to be written: all cells of a long
+    /// list would need more memory than its rows.
+    cell: Box<dyn Fn(&'r R) -> String + 'r>,
     width: usize,
 }
 
@@ -29,13 +30,13 @@ impl<'r, R> Table<'r, R> {
 
     /// Adds a column of text, unless it is empty in every row.
     #[must_use]
-    pub(crate) fn text(self, header: &'static str, cell: impl Fn(&'r R) -> String) -> Self {
+    pub(crate) fn text(self, header: &'static str, cell: impl Fn(&'r R) -> String + 'r) -> Self {
         self.column(header, false, cell)
     }
 
     /// Adds a column of numbers, which are aligned to the right.
     #[must_use]
-    pub(crate) fn number(self, header: &'static str, cell: impl Fn(&'r R) -> String) -> Self {
+    pub(crate) fn number(self, header: &'static str, cell: impl Fn(&'r R) -> String + 'r) -> Self {
         self.column(header, true, cell)
     }
 
@@ -43,16 +44,15 @@ impl<'r, R> Table<'r, R> {
         mut self,
         header: &'static str,
         is_right_aligned: bool,
-        cell: impl Fn(&'r R) -> String,
+        cell: impl Fn(&'r R) -> String + 'r,
     ) -> Self {
-        let cells: Vec<String> = self.rows.iter().map(cell).collect();
-        let widths = cells.iter().map(|cell| cell.chars().count());
+        let widths = self.rows.iter().map(|row| cell(row).chars().count());
         let widest = widths.max().unwrap_or(0);
         if widest > 0 {
             self.columns.push(Column {
                 header,
                 is_right_aligned,
-                cells,
+                cell: Box::new(cell),
                 width: widest.max(header.len()),
             });
         }
@@ -60,13 +60,14 @@ impl<'r, R> Table<'r, R> {
     }
 
     /// The lines: the headers, then the rows; none without rows.
-    pub(crate) fn lines(self) -> Vec<String> {
-        let rows = (0..self.rows.len()).map(|row| self.line(|column| &column.cells[row]));
-        let headers = (rows.len() > 0).then(|| self.line(|column| column.header));
-        headers.into_iter().chain(rows).collect()
+    pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
+        let headers = (!self.rows.is_empty()).then(|| self.line(|column| column.header.to_owned()));
+        let rows = self.rows.iter();
+        let rows = rows.map(|row| self.line(|column| (column.cell)(row)));
+        headers.into_iter().chain(rows)
     }
 
-    fn line<'c>(&'c self, cell: impl Fn(&'c Column) -> &'c str) -> String {
+    fn line(&self, cell: impl Fn(&Column<'r, R>) -> String) -> String {
         let mut line = String::new();
         for column in &self.columns {
             if !line.is_empty() {
@@ -97,7 +98,7 @@ mod tests {
             .number("SIZE", |(_, size, _)| (*size).to_owned())
             .text("REMARK", |(.., remark)| (*remark).to_owned());
         assert_eq!(
-            table.lines(),
+            table.lines().collect::<Vec<_>>(),
             [
                 "NAME        SIZE  REMARK",
                 "a-network      7",
