@@ -14,8 +14,8 @@ use std::sync::Mutex;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::{
-    DOCKER_DAEMON, Executable, Flavour, Form, INSTALLER, MULTI_CALL, NETWORK_EXECUTABLES, PLUGINS,
-    TOOL, cargo, network_plugins, target_dir,
+    DHCP_RENEWER, DOCKER_DAEMON, Executable, Flavour, Form, INSTALLER, MULTI_CALL,
+    NETWORK_EXECUTABLES, PLUGINS, TOOL, cargo, network_plugins, target_dir,
 };
 
 /// The environment variable with a folder of executables that are built already: `normal` and
@@ -33,6 +33,8 @@ enum Set {
     Network,
     /// [`NETWORK_EXECUTABLES`], verbose.
     VerboseNetwork,
+    /// The daemon that renews leases of DHCP.
+    Renewer,
     /// The daemon for Docker.
     Docker,
     /// The image's entry point.
@@ -42,11 +44,12 @@ enum Set {
 }
 
 impl Set {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Verbose,
         Self::Normal,
         Self::VerboseNetwork,
         Self::Network,
+        Self::Renewer,
         Self::Docker,
         Self::Installer,
         Self::Examples,
@@ -64,6 +67,7 @@ impl Set {
             Self::Verbose => [&packages(&[MULTI_CALL.package])[..], &verbose].concat(),
             Self::Network => packages(&network),
             Self::VerboseNetwork => [&packages(&network)[..], &verbose].concat(),
+            Self::Renewer => packages(&[DHCP_RENEWER]),
             Self::Docker => packages(&[DOCKER_DAEMON]),
             Self::Installer => packages(&[INSTALLER]),
             Self::Examples => [
@@ -90,6 +94,8 @@ impl Set {
             } else {
                 Self::Network
             }
+        } else if executable == DHCP_RENEWER {
+            Self::Renewer
         } else if executable == DOCKER_DAEMON {
             Self::Docker
         } else if executable == INSTALLER {
@@ -147,6 +153,9 @@ impl Set {
                     }
                 }
             }
+            Self::Renewer => replace(&folder.join(DHCP_RENEWER), |new| {
+                fs::hard_link(built(DHCP_RENEWER), new)
+            }),
             Self::Docker => replace(&folder.join(DOCKER_DAEMON), |new| {
                 fs::hard_link(built(DOCKER_DAEMON), new)
             }),

@@ -71,6 +71,9 @@ pub mod code {
     /// Somebody on the containers' wire uses the allocated address, or asks for it, too.
     pub const IN_USE_ON_THE_WIRE: u64 = 115;
 
+    /// A DHCP server refuses a lease.
+    pub const SERVER_REFUSED: u64 = 116;
+
     /// A defect in the plugin itself.
     pub const INTERNAL: u64 = 199;
 }

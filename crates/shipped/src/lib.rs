@@ -43,8 +43,9 @@ pub const MULTI_CALL: Executable = Executable {
     plugins: &PLUGINS,
 };
 
-/// The executables with a network client, one for each engine of a cluster's pools.
-pub const NETWORK_EXECUTABLES: [Executable; 2] = [
+/// The executables with a network client: one for each engine of a cluster's pools, and the client
+/// of DHCP.
+pub const NETWORK_EXECUTABLES: [Executable; 3] = [
     Executable {
         package: "etcd",
         file: "ipam-da-etcd",
@@ -54,6 +55,11 @@ pub const NETWORK_EXECUTABLES: [Executable; 2] = [
         package: "kubernetes",
         file: "ipam-da-kubernetes",
         plugins: &["ipam-da-kubernetes"],
+    },
+    Executable {
+        package: "ipam-da-dhcp",
+        file: "ipam-da-dhcp",
+        plugins: &["ipam-da-dhcp"],
     },
 ];
 
@@ -69,6 +75,9 @@ pub const TOOL: &str = "ipamctl";
 
 /// The daemon for Docker, a crate and an executable of this name.
 pub const DOCKER_DAEMON: &str = "docker-ipam-delegated";
+
+/// The daemon that renews leases of DHCP, a crate and an executable of this name.
+pub const DHCP_RENEWER: &str = "ipam-dhcp-renew";
 
 /// The entry point of the image, a crate and an executable of this name. Only the image contains
 /// it.

@@ -31,6 +31,9 @@ const NEEDED: &[(&str, &str)] = &[
     (ETCD, "etcd-server"),
     ("/sbin/ip", "iproute2"),
     ("/bin/ping", "iputils-ping"),
+    ("/usr/sbin/dhcpd", "isc-dhcp-server"),
+    ("/usr/sbin/kea-dhcp4", "kea-dhcp4-server"),
+    ("/usr/sbin/kea-dhcp6", "kea-dhcp6-server"),
     ("/sbin/iptables", "iptables"),
     ("/usr/bin/jq", "jq"),
     (KUBECTL, "kubernetes-client"),
@@ -55,7 +58,7 @@ const QUICK: [(&str, &str); 3] = [
 const OF_A_RELEASE: [&str; 2] = ["release", "kubernetes"];
 
 /// The targets besides `fast`, which `cargo test` runs.
-const TARGETS: [&str; 5] = ["walks", "node", "installer", "docker", "cluster"];
+const TARGETS: [&str; 6] = ["walks", "node", "installer", "docker", "cluster", "dhcp"];
 
 /// Runs every check that a submission needs; with `all`, those of a release: whole walks, and
 /// the same executable built again.

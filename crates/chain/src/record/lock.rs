@@ -84,11 +84,12 @@ pub(crate) fn acquire(
 /// Code 11 if the lock is held, or if the record can't be read; code 5 if it is damaged.
 pub fn with_locked<T>(
     listed: &ListedRecord,
+    when_busy: WhenBusy,
     work: impl FnOnce(&AttachmentRecord) -> T,
 ) -> Result<Option<T>, Error> {
     let records = listed.siblings();
     let attachment = &listed.attachment;
-    let locked = match acquire(&records, attachment, IfMissing::Leave, WhenBusy::Wait)? {
+    let locked = match acquire(&records, attachment, IfMissing::Leave, when_busy)? {
         Lookup::Found(locked) => Ok(Some(locked)),
         Lookup::Missing => Ok(None),
         Lookup::Unusable(error) => Err(error.to_string()),

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
+use chain::WhenBusy;
 use chain::record::{AttachmentRecord, ListedRecord, RecordState, with_locked};
 use cluster::{RecordedAdd, reconcile};
 use cni::{Args, DelegateName};
@@ -36,7 +37,9 @@ pub(crate) fn run(name: Option<&str>, context: &Context<'_>) -> Result<bool> {
             // A DEL that has begun releases them; of an ADD that didn't end, nobody has them.
             RecordState::Adding | RecordState::Deleting => Ok(Vec::new()),
         };
-        match with_locked(record, claim).unwrap_or_else(|error| Some(Err(error.into()))) {
+        match with_locked(record, WhenBusy::Wait, claim)
+            .unwrap_or_else(|error| Some(Err(error.into())))
+        {
             Some(Ok(claimed)) => rows.extend(claimed),
             Some(Err(error)) => unread.push(format!("{}: {error:#}", record.file.display())),
             None => {}

@@ -1,0 +1,86 @@
+//! Tests of what an ACK grants.
+
+use super::*;
+use crate::Identity;
+use crate::settings::Family;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+fn settings() -> Settings {
+    Settings {
+        families: vec![Family::V4],
+        timeout: Duration::from_secs(1),
+        priority: None,
+        identity: Identity {
+            client_id: b"\0lan/eth0/c1".to_vec(),
+            is_sticky: false,
+        },
+        provided: BTreeMap::new(),
+        requested: Vec::new(),
+    }
+}
+
+fn granted_with(options: impl IntoIterator<Item = DhcpOption>) -> Grant {
+    let mut ack = Message::default();
+    ack.set_yiaddr(Ipv4Addr::new(10, 0, 0, 5));
+    for option in options {
+        ack.opts_mut().insert(option);
+    }
+    // As it arrives.
+    let ack = Message::from_bytes(&encoded(&ack)).unwrap();
+    granted(&settings(), &ack)
+}
+
+fn as_text(routes: &[GrantedRoute]) -> Vec<String> {
+    let texts = routes.iter();
+    texts
+        .map(|route| format!("{} by {}", route.to, route.gateway))
+        .collect()
+}
+
+#[test]
+fn classless_routes_replace_the_router_and_the_static_routes() {
+    let router = Ipv4Addr::new(10, 0, 0, 1);
+    let to = |text: &str| text.parse::<Ipv4Net>().unwrap();
+    let others = [
+        DhcpOption::Router(vec![router]),
+        DhcpOption::StaticRoutingTable(vec![(Ipv4Addr::new(172, 16, 4, 0), router)]),
+    ];
+    let grant = granted_with(others.clone());
+    assert_eq!(grant.gateway, Some(router.into()));
+    let classful = ["172.16.0.0/16 by 10.0.0.1", "0.0.0.0/0 by 10.0.0.1"];
+    assert_eq!(as_text(&grant.routes), classful);
+    let classless = vec![
+        (to("10.7.0.0/16"), router),
+        (to("10.8.0.0/16"), Ipv4Addr::UNSPECIFIED),
+    ];
+    let classless = DhcpOption::ClasslessStaticRoute(classless);
+    let grant = granted_with(others.into_iter().chain([classless]));
+    let expected = ["10.7.0.0/16 by 10.0.0.1", "10.8.0.0/16 by 0.0.0.0"];
+    assert_eq!(as_text(&grant.routes), expected);
+}
+
+#[test]
+fn names_servers_and_times_are_those_of_the_server() {
+    let grant = granted_with([
+        DhcpOption::SubnetMask(Ipv4Addr::new(255, 255, 240, 0)),
+        DhcpOption::AddressLeaseTime(100),
+        DhcpOption::Renewal(10),
+        DhcpOption::ServerIdentifier(Ipv4Addr::new(10, 0, 0, 2)),
+        DhcpOption::DomainNameServer(vec![Ipv4Addr::new(10, 0, 0, 3)]),
+        DhcpOption::DomainName("lan.example".into()),
+        DhcpOption::InterfaceMtu(1400),
+    ]);
+    assert_eq!((grant.prefix_len, grant.mtu), (20, Some(1400)));
+    assert_eq!(grant.dns.nameservers, ["10.0.0.3"]);
+    assert_eq!(grant.dns.domain, "lan.example");
+    let Lease {
+        server,
+        seconds,
+        renew,
+        rebind,
+        ..
+    } = grant.lease;
+    assert_eq!(server, "10.0.0.2");
+    assert_eq!((seconds, renew, rebind), (100, 10, 88));
+}

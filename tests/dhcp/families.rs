@@ -1,0 +1,92 @@
+//! Leases of DHCP and DHCPv6 through the chain, behind the reference's `bridge`.
+
+use harness::waiting::wait_for;
+use harness::{DNSMASQ, needs};
+use serde_json::json;
+
+use crate::lan::Lan;
+
+const V4: &[&str] = &[
+    "--dhcp-range=10.1.0.50,10.1.0.60,10m",
+    "--dhcp-option=option:router,10.1.0.1",
+    "--dhcp-option=option:dns-server,10.1.0.2",
+    "--dhcp-option=option:domain-search,a.example,b.example",
+    "--dhcp-option=option:mtu,1400",
+];
+
+const V6: &str = "--dhcp-range=fd00:1::100,fd00:1::200,64,10m";
+
+#[test]
+fn a_lease_of_dhcp_is_taken_checked_and_released() {
+    needs!("root", "bridge", DNSMASQ);
+    let lan = Lan::new();
+    let _server = lan.dnsmasq(V4);
+    let name = json!([{"option": "host-name", "fromArg": "containerID"}]);
+    let mut config = lan.config(&json!({"provide": name}));
+    lan.node.sh("ip netns add c1");
+    let added = lan.call("ADD", "c1", &config);
+    let (ip, result) = (added.ips().remove(0), added.result());
+    assert!(ip.starts_with("10.1.0."), "{result}");
+    assert_eq!(result["ips"][0]["gateway"], "10.1.0.1");
+    assert_eq!(result["routes"][0]["dst"], "0.0.0.0/0");
+    assert!(lan.addresses("c1").contains(&format!("{ip}/24")));
+    // dnsmasq has the client ID and the name.
+    let id = b"\0lan/eth0/c1".map(|byte| format!("{byte:02x}")).join(":");
+    let line = format!("{ip} c1 {id}");
+    wait_for(|| lan.text("leases").contains(&line));
+    let record = lan.record("c1");
+    for text in [
+        r#""lease":[{"address":"10.1.0."#,
+        r#""server":"10.1.0.1""#,
+        r#""nameservers":["10.1.0.2"],"search":["a.example","b.example"]"#,
+        r#""gw":"10.1.0.1","mtu":1400"#,
+    ] {
+        assert!(record.contains(text), "{text} in {record}");
+    }
+
+    config["prevResult"] = result;
+    let before = lan.count("DHCPACK");
+    lan.call("CHECK", "c1", &config).nothing();
+    assert_eq!(lan.count("DHCPACK"), before + 1);
+
+    lan.call_chain("DEL", "c1", &config).nothing();
+    wait_for(|| !lan.text("leases").contains(&ip));
+    assert!(lan.record("c1").is_empty());
+    lan.call("DEL", "c1", &config).nothing();
+}
+
+#[test]
+fn both_families_are_leased_at_once_and_released() {
+    needs!("root", "bridge", DNSMASQ);
+    let lan = Lan::new();
+    let _server = lan.dnsmasq(&[V4, &[V6, "--enable-ra"]].concat());
+    let mut config = lan.config(&json!({"dhcp": {"families": ["4", "6"]}}));
+    lan.node.sh("ip netns add c1");
+    let added = lan.call("ADD", "c1", &config);
+    let ips = added.ips();
+    assert!(ips[0].starts_with("10.1.0.") && ips[1].starts_with("fd00:1::1"));
+    assert_eq!(
+        added.result()["ips"][1]["address"],
+        format!("{}/128", ips[1])
+    );
+    config["prevResult"] = added.result();
+    lan.call("CHECK", "c1", &config).nothing();
+    lan.call_chain("DEL", "c1", &config).nothing();
+    wait_for(|| ips.iter().all(|ip| !lan.text("leases").contains(ip)));
+}
+
+#[test]
+fn a_workload_keeps_its_lease_and_a_container_does_not() {
+    needs!("root", "bridge", DNSMASQ);
+    let lan = Lan::new();
+    let _server = lan.dnsmasq(V4);
+    let pools = json!([{"name": "lan", "sticky": "shop/db-0"}]);
+    let delegates = ["ipam-ds-static", "ipam-da-dhcp"];
+    let sticky = lan.config_of(&delegates, &json!({ "pools": pools }));
+    let first = lan.add("c1", &sticky);
+    lan.call_chain("DEL", "c1", &sticky).nothing();
+    assert_eq!(lan.count("DHCPRELEASE"), 0);
+    // Another container of the workload, on any node.
+    assert_eq!(lan.add("c2", &sticky), first);
+    assert_ne!(lan.add("c3", &lan.config(&json!({}))), first);
+}
