@@ -10,6 +10,7 @@ pub(crate) mod findings;
 mod folders;
 mod moved;
 mod overlaps;
+mod renewer;
 mod settings;
 mod shared_folders;
 #[cfg(test)]
@@ -55,6 +56,7 @@ pub(crate) fn findings(
             check.name(network);
             check.delegates(network);
             check.collection(network);
+            check.renewer(network);
             check.ranges(network);
             check.subnets_of_main_plugin(network);
             check.folders(network);

@@ -7,6 +7,7 @@ mod commands;
 mod container_list;
 mod evidence;
 mod inventory;
+mod leases;
 mod network;
 mod node;
 mod output;

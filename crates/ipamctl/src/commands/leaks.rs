@@ -10,6 +10,8 @@ use crate::arguments::ListArguments;
 use crate::container_list::ContainerList;
 use crate::evidence::{Judge, Judgement, Keep};
 use crate::inventory::{Inventory, Names, NetworkAttachment, Nodes, attachments, short_id};
+use crate::leases::lost;
+use crate::output::joined;
 use crate::output::table::Table;
 use crate::output::times::{self, rounded};
 use crate::release::release_command;
@@ -47,7 +49,7 @@ impl<'a> Leak<'a> {
                 Some(("netns-there", reason))
             }
             _ if is_proven => None,
-            _ => return None,
+            _ => Some(lost_lease(attachment)?),
         };
         let judged = judgement.proofs.into_iter();
         let proofs = judged.map(|proof| (proof.key, proof.text));
@@ -61,6 +63,22 @@ impl<'a> Leak<'a> {
             release: release_command(ipamctl, attachment),
             is_proven,
         })
+    }
+}
+
+/// The evidence of an attachment in use without an address that it has leased; `None` if it has all.
+fn lost_lease(attachment: &NetworkAttachment<'_>) -> Option<(&'static str, String)> {
+    match lost(attachment.content()?, &attachment.attachment().ok()?) {
+        Ok(ips) if ips.is_empty() => None,
+        Ok(ips) => {
+            let verb = if ips.len() == 1 { "is" } else { "are" };
+            let ips = joined(ips, ", ");
+            Some((
+                "lease-lost",
+                format!("{ips} {verb} gone from the interface"),
+            ))
+        }
+        Err(reason) => Some(("unknown", format!("unknown: {reason}"))),
     }
 }
 

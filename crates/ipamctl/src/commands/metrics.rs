@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::Context;
 use crate::inventory::{HeldState, Inventory, Nodes};
+use crate::leases::lost;
 use crate::output::joined;
 use crate::usage::{PoolUsage, usages};
 
@@ -19,6 +20,7 @@ pub(crate) fn run(context: &Context<'_>) -> Result<bool> {
     let registry = Registry::new();
     pools(&inventory, &registry)?;
     records(&inventory, &registry)?;
+    leases(&inventory, &registry)?;
     let help = "Files and folders that could not be read.";
     let problems = gauge(&registry, "problems", help, &[])?;
     set(&problems, &[], inventory.unread as u128);
@@ -84,6 +86,21 @@ fn pools(inventory: &Inventory, registry: &Registry) -> Result<()> {
     add("pool_free_addresses", help, |usage| usage.free)?;
     let help = "Addresses that the pool gives on request only.";
     add("pool_excluded_addresses", help, |usage| usage.excluded)
+}
+
+fn leases(inventory: &Inventory, registry: &Registry) -> Result<()> {
+    let help = "Addresses of DHCP leases that are gone from their interfaces.";
+    let counts = gauge(registry, "lost_leases", help, &["network"])?;
+    for record in &inventory.records {
+        let content = record.content.as_ref().ok();
+        let lost = content.and_then(|content| lost(content, &record.attachment).ok());
+        if let Some(lost) = lost.filter(|lost| !lost.is_empty()) {
+            let network = record.network.as_str();
+            let counted = counts.with_label_values(&[network]);
+            counted.add(f64::from(u32::try_from(lost.len())?));
+        }
+    }
+    Ok(())
 }
 
 fn records(inventory: &Inventory, registry: &Registry) -> Result<()> {

@@ -6,12 +6,14 @@ use std::time::SystemTime;
 use anyhow::Result;
 use chain::record::{AttachmentRecord, Namespace};
 use cni::without_secrets;
+use ipam_da_dhcp::Lease;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::Context;
 use crate::arguments::target::Target;
 use crate::inventory::{HeldAddress, Inventory, NetworkAttachment, Nodes, attachments, select};
+use crate::leases::{described, leases_of};
 use crate::node::Node;
 use crate::output::times::ago;
 
@@ -33,6 +35,8 @@ struct Shown<'a> {
     netns_gone: Option<bool>,
     record_problem: Option<&'a str>,
     trace: Option<&'a str>,
+    /// Leases of DHCP, as the record has them.
+    leases: Vec<Lease>,
     delegates: Vec<Delegate<'a>>,
     /// Without passwords.
     config: Option<Box<RawValue>>,
@@ -86,6 +90,7 @@ impl<'a> Shown<'a> {
             }),
             record_problem: problem.map(String::as_str),
             trace: content.map(|content| content.trace.as_str()),
+            leases: content.map(leases_of).unwrap_or_default(),
             delegates: delegates.collect(),
             config: config.and_then(|json| RawValue::from_string(json).ok()),
         }
@@ -118,6 +123,9 @@ impl<'a> Shown<'a> {
                 None => " (unknown whether it is there)",
             };
             line("netns", &format!("{netns}{gone}"));
+        }
+        for lease in &self.leases {
+            line("lease", &described(lease));
         }
         line("trace", self.trace.unwrap_or("none"));
         for (i, delegate) in self.delegates.iter().enumerate() {

@@ -1,0 +1,76 @@
+//! Leases of DHCP: what a record knows of them, whether their addresses are at the interface, and
+//! whether the daemon that renews them runs.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use chain::record::{AttachmentRecord, Namespace, RecordState};
+use cni::{Attachment, IpamResult};
+use ipam_da_dhcp::{FOREVER, Lease, Link, in_namespace};
+
+use crate::output::times::{ago, rounded};
+
+/// The allocator that takes leases.
+pub(crate) const DHCP: &str = "ipam-da-dhcp";
+
+/// The daemon that renews them. The kernel's names of processes have 15 bytes, as many as this.
+pub(crate) const RENEWER: &str = "ipam-dhcp-renew";
+
+/// The leases of a record; none if its answer isn't recorded or can't be read.
+pub(crate) fn leases_of(record: &AttachmentRecord) -> Vec<Lease> {
+    let answer = record.answer().map(|raw| IpamResult::read("result", raw));
+    let answer = answer.and_then(Result::ok);
+    let leases = answer.map(|answer| Lease::of_result("result", &answer));
+    leases.and_then(Result::ok).unwrap_or_default()
+}
+
+/// A lease for people.
+pub(crate) fn described(lease: &Lease) -> String {
+    let Lease {
+        address,
+        server,
+        client_id,
+        start,
+        ..
+    } = lease;
+    let lasts = match lease.seconds {
+        FOREVER => "without an end".to_owned(),
+        seconds => format!("for {}", rounded(Duration::from_secs(seconds.into()))),
+    };
+    let start = humantime::parse_rfc3339(start);
+    let start = start.map_or_else(|_| "?".to_owned(), |start| ago(start, SystemTime::now()));
+    format!("{address} by {server}, client {client_id}, given {start} {lasts}")
+}
+
+/// The leased addresses of an attachment in use that aren't at its interface any more; an error if
+/// that is unknown.
+pub(crate) fn lost(
+    record: &AttachmentRecord,
+    attachment: &Attachment,
+) -> Result<Vec<IpAddr>, String> {
+    let leases = leases_of(record);
+    let is_in_use = record.state == RecordState::Added && record.namespace() == Namespace::There;
+    if leases.is_empty() || !is_in_use {
+        return Ok(Vec::new());
+    }
+    let name = attachment.ifname.as_str();
+    let found = in_namespace(Path::new(&record.netns), || match Link::open(name)? {
+        Some(link) => link.addresses(),
+        None => Ok(Vec::new()),
+    });
+    let unknown = |error| format!("interface {name}: {error}");
+    let addresses = found.and_then(|found| found).map_err(unknown)?;
+    let is_there = |ip: &IpAddr| addresses.iter().any(|one| one.net.addr() == *ip);
+    let leased = leases.into_iter().map(|lease| lease.address);
+    Ok(leased.filter(|ip| !is_there(ip)).collect())
+}
+
+/// True if a process of the renewing daemon is visible here.
+pub(crate) fn renewer_runs() -> bool {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|process| fs::read_to_string(process.path().join("comm")).ok())
+        .any(|name| name.trim_end() == RENEWER)
+}
