@@ -92,6 +92,8 @@ fn ipamctl_is_in_sbin_with_its_pages_and_units_and_not_among_the_plugins() {
             "share/fish/vendor_completions.d/ipamctl.fish",
             "lib/systemd/system/ipamctl-gc.timer",
             "lib/systemd/system/ipamctl-gc.service",
+            "lib/systemd/system/ipam-dhcp-renew.service",
+            "sbin/ipam-dhcp-renew",
         ] {
             assert!(fs::metadata(top.join(file)).unwrap().len() > 100, "{file}");
         }
@@ -102,16 +104,17 @@ fn ipamctl_is_in_sbin_with_its_pages_and_units_and_not_among_the_plugins() {
 }
 
 #[test]
-fn only_the_plugins_for_a_cluster_have_a_network_client() {
+fn only_the_plugins_of_engines_and_servers_have_a_network_client() {
     needs!("dist");
     for flavour in FLAVOURS {
         let (_folder, top) = extracted(flavour);
         let one_file = executable(&top);
         for plugin in network_plugins() {
             // A text that each client contains.
-            let client = match plugin.ends_with("etcd") {
-                true => "etcdserverpb",
-                false => "application/json;as=PartialObjectMetadataList",
+            let client = match plugin {
+                "ipam-da-etcd" => "etcdserverpb",
+                "ipam-da-dhcp" => "no DHCP server answers",
+                _ => "application/json;as=PartialObjectMetadataList",
             };
             assert!(!contains(&one_file, client));
             let elf = fs::read(top.join("bin").join(plugin)).unwrap();

@@ -6,15 +6,15 @@ use std::sync::OnceLock;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use shipped::{DOCKER_DAEMON, INSTALLER, TOOL, repository, target_dir};
+use shipped::{DHCP_RENEWER, DOCKER_DAEMON, INSTALLER, TOOL, repository, target_dir};
 
 use crate::cargo::{cargo, output, run};
 use crate::link_flags::link_flags;
 use crate::target::Target;
 
-/// The administrator's command, the daemon for Docker and the image's entry point. They are
+/// The administrator's command, the daemons and the image's entry point. They are
 /// built together, since they share most of what they link.
-pub(crate) const TOOLS: [&str; 3] = [DOCKER_DAEMON, TOOL, INSTALLER];
+pub(crate) const TOOLS: [&str; 4] = [DOCKER_DAEMON, DHCP_RENEWER, TOOL, INSTALLER];
 
 /// The environment variable that hands the commit to the build, for `--version`.
 const COMMIT: &str = "IPAM_DELEGATED_COMMIT";

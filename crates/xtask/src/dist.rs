@@ -18,7 +18,9 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use clap::Args;
 use sha2::{Digest, Sha256};
-use shipped::{DOCKER_DAEMON, Executable, MULTI_CALL, NETWORK_EXECUTABLES, TOOL, repository};
+use shipped::{
+    DHCP_RENEWER, DOCKER_DAEMON, Executable, MULTI_CALL, NETWORK_EXECUTABLES, TOOL, repository,
+};
 
 use crate::build::{self, FLAVOURS, Flavour, TOOLS};
 use crate::cargo::{cargo, output, run as run_command};
@@ -28,8 +30,8 @@ use archive::Archive;
 /// The file of checksums, in the format of `sha256sum --check`.
 const SUMS: &str = "SHA256SUMS";
 
-/// The folder of `ipamctl`'s timers in the repository.
-const TIMERS: &str = "docs/systemd";
+/// The folder of units in the repository, but for those of the daemon for Docker.
+const UNITS: &str = "docs/systemd";
 
 /// Packages and files of executables that are built together, so that nothing of one group is linked
 /// into another, and their flavour: the tools have only one.
@@ -163,17 +165,18 @@ impl Release {
     fn archive(&self, flavour: Flavour, executables: &Executables) -> Result<Archive> {
         let mut archive = Archive::default();
         archive.plugins(["bin", "bin"], executables);
-        for tool in [TOOL, DOCKER_DAEMON] {
+        let tools = [TOOL, DOCKER_DAEMON, DHCP_RENEWER];
+        for tool in tools {
             archive.executable(&[format!("sbin/{tool}")], &executables[tool]);
         }
         archive.text_files("share", share()?.path())?;
         let daemon = repository().join("crates").join(DOCKER_DAEMON);
-        for units in [repository().join(TIMERS), daemon.join("systemd")] {
+        for units in [repository().join(UNITS), daemon.join("systemd")] {
             archive.text_files("lib/systemd/system", &units)?;
         }
         archive.text("LICENSE", fs::read(repository().join("LICENSE"))?);
         archive.text("README.md", readme::text(self, flavour)?);
-        licences::gather(&mut archive, flavour, &self.target, &[TOOL, DOCKER_DAEMON])?;
+        licences::gather(&mut archive, flavour, &self.target, &tools)?;
         Ok(archive)
     }
 }

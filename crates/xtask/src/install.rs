@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use shipped::{MULTI_CALL, NETWORK_EXECUTABLES, TOOL};
+use shipped::{DHCP_RENEWER, MULTI_CALL, NETWORK_EXECUTABLES, TOOL};
 use tempfile::{NamedTempFile, TempDir};
 
 use crate::build::{Flavour, TOOLS};
@@ -30,8 +30,12 @@ pub fn run(dir: &Path, sbin: Option<&Path>, verbose_flavour: bool) -> Result<()>
     }
     if let Some(sbin) = sbin {
         let built = Flavour::Normal.build_static(&TOOLS)?;
-        put(sbin, &[TOOL], &built.join(TOOL))?;
-        eprintln!("A timer that repeats failed DELs: docs/systemd/ipamctl-gc.timer");
+        for tool in [TOOL, DHCP_RENEWER] {
+            put(sbin, &[tool], &built.join(tool))?;
+        }
+        eprintln!(
+            "A timer that repeats failed DELs: docs/systemd/ipamctl-gc.timer; the unit for DHCP is beside it"
+        );
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::Result;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use shipped::{INSTALLER, TOOL, repository};
+use shipped::{DHCP_RENEWER, INSTALLER, TOOL, repository};
 
 use super::archive::{Archive, compressed};
 use super::{Executables, Release, hex, licences};
@@ -82,12 +82,19 @@ impl Release {
         let mut layer = Archive::default();
         layer.plugins(["plugins", "network-plugins"], executables);
         layer.executable(&[INSTALLER.to_owned()], &executables[INSTALLER]);
-        layer.executable(&[format!("sbin/{TOOL}")], &executables[TOOL]);
+        for tool in [TOOL, DHCP_RENEWER] {
+            layer.executable(&[format!("sbin/{tool}")], &executables[tool]);
+        }
         // For a mount of /run/netns at the path that is recorded.
         layer.folder("run");
         layer.symbolic_link("var/run", "../run");
         layer.text("LICENSE", fs::read(repository().join("LICENSE"))?);
-        licences::gather(&mut layer, flavour, &self.target, &[TOOL, INSTALLER])?;
+        licences::gather(
+            &mut layer,
+            flavour,
+            &self.target,
+            &[TOOL, DHCP_RENEWER, INSTALLER],
+        )?;
         layer.parents();
         Ok(layer)
     }

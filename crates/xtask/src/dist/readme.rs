@@ -36,11 +36,12 @@ pub(super) fn text(release: &Release, flavour: Flavour) -> Result<String> {
         "# {name}\n\n\
          CNI plugins that compose a container's address, version {version}{commit}: static \
          executables for any Linux on {architecture}; {logs}.\n\n\
-         - `bin`: the plugins, hard links to one file, but for those for etcd and Kubernetes' API (`ipam-da-etcd`, `ipam-da-kubernetes`), which have a network client and are files of their own\n\
+         - `bin`: the plugins, hard links to one file, but for those with a network client (`ipam-da-etcd`, `ipam-da-kubernetes`, `ipam-da-dhcp`), which are files of their own\n\
          - `sbin/ipamctl`: the administrator's command; its man pages and completions are in `share`\n\
          - `lib/systemd/system`: a timer that runs `ipamctl gc`, which repeats failed DELs; the units of \
-           the daemon for Docker\n\
+           the daemons\n\
          - `sbin/docker-ipam-delegated`: the daemon for Docker\n\
+         - `sbin/ipam-dhcp-renew`: the daemon that renews DHCP leases\n\
          - `LICENSE`: theirs\n\
          - `LICENSES`: those of all that is linked in\n\n\
          ## Installing\n{installing}\n",
