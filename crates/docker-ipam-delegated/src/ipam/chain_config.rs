@@ -31,6 +31,10 @@ const OURS: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
 /// address before there is either.
 const DHCP: &str = "dhcp";
 
+/// The delegate whose leases a daemon renews by the chain's records. Docker moves the interface of an
+/// endpoint to a namespace that no record names.
+pub(crate) const LEASES: &str = "ipam-da-dhcp";
+
 /// The configuration for all pools without a network configuration.
 pub(crate) fn own(arguments: &CommandLine) -> Object {
     let mut config = Object::new();
@@ -70,6 +74,11 @@ pub(crate) fn of_conflist(list: &Object, name: &NetworkName, records: &Path) -> 
         "host-local" => OURS.map(str::to_owned).to_vec(),
         _ => vec![kind],
     };
+    ensure!(
+        !delegates.iter().any(|name| name == LEASES),
+        "conflist {name}: ipam has the delegate {LEASES}: in Docker's networks its leases would not be \
+         renewed"
+    );
     ensure!(
         delegates.iter().all(|name| name != DHCP),
         "conflist {name}: ipam has the delegate {DHCP}, which needs the container's network \
@@ -218,6 +227,10 @@ mod tests {
     fn a_configuration_that_cannot_serve_docker_is_refused() {
         for (ipam, why) in [
             (r#"{"type":"dhcp"}"#, "the delegate dhcp"),
+            (
+                r#"{"type":"ipam-delegated","delegates":["ipam-da-dhcp"]}"#,
+                "the delegate ipam-da-dhcp",
+            ),
             ("{}", "ipam.type is missing"),
             ("null", "no plugin has an ipam section"),
         ] {

@@ -10,7 +10,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::http::refusal::message;
-use crate::ipam::chain_config::parse;
+use crate::ipam::chain_config::{LEASES, parse};
 use crate::ipam::plugins::DelegateLog;
 use crate::network::endpoint::Endpoint;
 use crate::network::namespaces::is_there;
@@ -34,13 +34,23 @@ pub(crate) fn publishes_ports(list: &NetworkConfig) -> Result<bool> {
     Ok(false)
 }
 
-/// Refuses a configuration with a plugin that isn't installed: an endpoint could not be undone.
+/// Refuses a configuration with a plugin that isn't installed: an endpoint could not be undone. Refuses
+/// one whose leases would not be renewed.
 ///
 /// # Errors
 ///
-/// The first missing plugin.
+/// The first missing plugin, or the delegate with leases.
 pub(crate) fn find_all(list: &NetworkConfig, environment: &Environment) -> Result<()> {
     let search_path = SearchPath::from_environment(environment)?;
+    for plugin in plugins(list)? {
+        let ipam: Object = plugin.read("", "ipam")?.unwrap_or_default();
+        let delegates: Vec<String> = ipam.read("ipam", "delegates")?.unwrap_or_default();
+        ensure!(
+            !delegates.iter().any(|name| name == LEASES),
+            "ipam.delegates has {LEASES}: Docker moves the interface to another namespace, where its \
+             lease would not be renewed"
+        );
+    }
     for name in names(list)? {
         let found = search_path.find(&name);
         found.map_err(|failure| failure.to_error()).context(name)?;

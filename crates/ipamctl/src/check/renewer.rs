@@ -8,7 +8,7 @@ use crate::network::Network;
 impl Check<'_> {
     /// A network with leases of DHCP needs the daemon that renews them.
     pub(super) fn renewer(&mut self, network: &Network) {
-        if network.has_delegate(DHCP) && !renewer_runs() {
+        if !self.no_exec && network.has_delegate(DHCP) && !renewer_runs() {
             self.add(
                 Severity::Warning,
                 "ipam.delegates",

@@ -26,8 +26,29 @@ const DEFAULT_SECONDS: u32 = 3600;
 /// Shortest message, in bytes: relays of BOOTP drop shorter ones (RFC 1542, section 2.1).
 const SHORTEST: usize = 300;
 
+/// Number of refusals after which no other offer is asked for. A server may offer one address to
+/// several clients at once, and refuses all but the first (RFC 2131, section 3.1, item 4).
+const MOST_REFUSALS: usize = 5;
+
 /// Asks for a lease: of the wanted address, or of any.
 pub(crate) fn acquire(
+    link: &Link,
+    settings: &Settings,
+    wanted: Option<Ipv4Addr>,
+    until: Instant,
+) -> Granted {
+    let mut outcome = acquire_once(link, settings, wanted, until);
+    for _ in 1..MOST_REFUSALS {
+        if !matches!(outcome, Err(Failure::Refused(_))) || Instant::now() >= until {
+            break;
+        }
+        outcome = acquire_once(link, settings, wanted, until);
+    }
+    outcome
+}
+
+/// One DISCOVER, and the REQUEST of what is offered.
+fn acquire_once(
     link: &Link,
     settings: &Settings,
     wanted: Option<Ipv4Addr>,
