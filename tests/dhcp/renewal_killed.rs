@@ -62,7 +62,8 @@ fn a_daemon_killed_at_any_system_call_loses_no_lease() {
     let trace = lan.file("trace").display().to_string();
     let whole = traced(&lan, "trace=all", &trace).run_on(&lan.node);
     assert!(whole.status.success(), "{whole:?}");
-    let is_renewed = |container: &&str| lan.lifetime(container).unwrap() > 500;
+    // ISC's server gives a whole lease only after a quarter of one.
+    let is_renewed = |container: &&str| lan.lifetime(container).unwrap() > 400;
     assert!(CONTAINERS.iter().all(is_renewed));
     let all = points(&lan.text("trace"));
     assert!(all.len() > 50, "{all:?}");
