@@ -157,8 +157,8 @@ impl<'a> Judge<'a> {
         }
         let mut proofs = judgement.proofs.iter();
         let is_gone = proofs.any(|proof| proof.key == "netns-gone");
-        if judgement.keep.is_none() && is_listed == Some(false) && !is_gone {
-            let too_young = self.too_young(attachment.last_change());
+        if judgement.keep.is_none() && is_listed == Some(false) {
+            let too_young = self.too_young(attachment.last_change(), is_gone);
             judgement.keep = too_young.map(Keep::InUse);
         }
         if judgement.is_leak() {
@@ -195,13 +195,14 @@ impl<'a> Judge<'a> {
         Some(Keep::Unknown(unknown))
     }
 
-    /// The reason to keep something that changed at this time: no list may have it yet.
-    fn too_young(&self, changed: Option<SystemTime>) -> Option<String> {
+    /// The reason to keep something that changed at this time: no list may have it yet. A time in the
+    /// future says nothing if its network namespace is gone.
+    fn too_young(&self, changed: Option<SystemTime>, is_gone: bool) -> Option<String> {
         let Some(changed) = changed else {
             return Some("its age is unknown".to_owned());
         };
         if changed > SystemTime::now() {
-            return Some("its time is in the future".to_owned());
+            return (!is_gone).then(|| "its time is in the future".to_owned());
         }
         let age = self.as_of.duration_since(changed);
         let is_old = age.is_ok_and(|age| age >= self.older_than);

@@ -371,6 +371,26 @@ fn gc_compares_ages_with_the_time_of_the_list() {
 }
 
 #[test]
+fn a_time_in_the_future_keeps_nothing_whose_namespace_is_gone() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), GONE);
+    // Without a record, nothing is known of its namespace.
+    let reservations = sandbox.data_dir().join("testnet");
+    fs::write(reservations.join("10.77.0.9"), "c9\r\neth0").unwrap();
+    for ip in ["10.77.0.2", "10.77.0.9"] {
+        let file = fs::File::options().append(true).open(reservations.join(ip));
+        let in_a_day = SystemTime::now() + Duration::from_secs(86_400);
+        file.unwrap().set_modified(in_a_day).unwrap();
+    }
+    let words = ["gc", "--yes", "--older-than", "0s", "--valid", "-"];
+    let output = sandbox.ipamctl(&words).stdin("").run();
+    assert_eq!(sandbox.reserved("testnet"), ["10.77.0.9"], "{output:?}");
+    let why = "its time is in the future";
+    assert!(output.stdout.contains(why), "{output:?}");
+}
+
+#[test]
 fn gc_goes_on_though_nobody_reads_what_it_prints() {
     let sandbox = Sandbox::default();
     let config = network(&sandbox);
