@@ -8,7 +8,7 @@ mod traffic;
 use std::fs;
 use std::path::PathBuf;
 
-use harness::{ETCD, ETCDCTL, EtcdMember, Flavour, Sandbox, needs};
+use harness::{ETCD, ETCDCTL, EtcdMember, Flavour, Namespace, Node, Sandbox, needs};
 use serde_json::{Value, json};
 
 use crate::pool_cluster::{PoolCluster, Promise};
@@ -128,6 +128,15 @@ fn promises() {
     needs!(ETCD, ETCDCTL);
     keep(crate::promises::PROMISES);
     keep(crate::tools::PROMISES);
+}
+
+#[test]
+fn on_a_wire() {
+    needs!("root", ETCD, ETCDCTL, "/usr/bin/python3");
+    // The wire is in a network namespace of its own.
+    let node = Node::new();
+    Namespace::of(&node).enter();
+    keep(crate::on_a_wire::PROMISES);
 }
 
 #[test]

@@ -152,6 +152,12 @@ fn promises() {
 }
 
 #[test]
+fn on_a_wire() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL, "/usr/bin/python3");
+    Cluster::default().keep(crate::on_a_wire::PROMISES);
+}
+
+#[test]
 fn killed() {
     needs!("root", KUBERNETES_PROGRAMS, KUBECTL, "trace");
     Cluster::default().keep(crate::killed::PROMISES);

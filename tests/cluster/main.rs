@@ -6,6 +6,7 @@
 mod etcd;
 mod killed;
 mod kubernetes;
+mod on_a_wire;
 mod pool_cluster;
 mod promises;
 mod tools;

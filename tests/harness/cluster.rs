@@ -239,7 +239,11 @@ pub struct Namespace(File);
 
 impl Namespace {
     /// The network namespace of a node.
-    pub(crate) fn of(node: &Node) -> Self {
+    ///
+    /// # Panics
+    ///
+    /// If the node has ended.
+    pub fn of(node: &Node) -> Self {
         let namespace = format!("/proc/{}/ns/net", node.holder());
         Self(File::open(namespace).unwrap())
     }
