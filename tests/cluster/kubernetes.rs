@@ -1,5 +1,6 @@
 //! Pools of a cluster in Kubernetes' API: `docs/kubernetes-cluster-pool` on a real API server.
 
+mod facts;
 mod lost_answers;
 mod objects;
 mod refusals;

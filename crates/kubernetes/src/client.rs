@@ -5,6 +5,7 @@ use std::path::Path;
 
 use cluster::client::Executor;
 use cluster::{DEFAULT_TIMEOUT, Kind, StoreError, TimeLimit};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -14,6 +15,15 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use tower::ServiceBuilder;
 
 use crate::failure::{Access, ended, failure};
+
+/// How a client sends requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Requests {
+    /// One after the other, by HTTP/1.
+    OneByOne,
+    /// Several at once on one connection, by HTTP/2 if the server has it.
+    AtOnce,
+}
 
 /// A client of one API server. It connects with the first request.
 pub(crate) struct Client {
@@ -30,7 +40,11 @@ impl Client {
     ///
     /// [`Kind::Settings`], naming the file: it can't be read, is invalid, or needs what this client
     /// hasn't.
-    pub(crate) fn read(kubeconfig: &Path, may_execute: bool) -> Result<Self, StoreError> {
+    pub(crate) fn read(
+        kubeconfig: &Path,
+        may_execute: bool,
+        sent: Requests,
+    ) -> Result<Self, StoreError> {
         let refused = |why: &dyn Display| {
             StoreError::new(Kind::Settings, format!("{}: {why}", kubeconfig.display()))
         };
@@ -46,7 +60,7 @@ impl Client {
         }
         let executor = Executor::new()?;
         let connected = executor.run(
-            connect(document, may_execute),
+            connect(document, may_execute, sent),
             &TimeLimit::new(DEFAULT_TIMEOUT, None),
             DEFAULT_TIMEOUT,
         );
@@ -85,6 +99,7 @@ impl Client {
 async fn connect(
     document: Kubeconfig,
     may_execute: bool,
+    sent: Requests,
 ) -> Result<(kube::Client, String), String> {
     let current_context = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(document, &current_context).await;
@@ -98,9 +113,17 @@ async fn connect(
     // Without it, the first request waits for the delayed acknowledgement of the handshake.
     tcp.set_nodelay(true);
     let text = |error: kube::Error| cluster::client::reason(&error);
-    let tls = config
-        .rustls_https_connector_with_connector(tcp)
-        .map_err(text)?;
+    let tls = match sent {
+        // kube's connector offers HTTP/1 only, and knows another name of the server.
+        Requests::AtOnce if config.tls_server_name.is_none() => {
+            let mut tls = config.rustls_client_config().map_err(text)?;
+            tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+            HttpsConnector::from((tcp, tls))
+        }
+        _ => config
+            .rustls_https_connector_with_connector(tcp)
+            .map_err(text)?,
+    };
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(text)?)

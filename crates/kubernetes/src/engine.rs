@@ -8,7 +8,7 @@ use cni::{Cancellation, Error, Object};
 use kube::config::{Kubeconfig, NamedContext};
 
 use crate::Kubernetes;
-use crate::client::Client;
+use crate::client::{Client, Requests};
 use crate::names::is_dns_subdomain;
 
 /// Name of the extension of a kubeconfig's context in which the installer writes the node's name.
@@ -39,7 +39,7 @@ impl Engine for KubernetesEngine {
     ) -> Result<Box<dyn Inventory + 'a>, Error> {
         let settings = Settings::read(ipam)?;
         let time = TimeLimit::new(settings.timeout, cancellation);
-        let client = Client::read(&settings.kubeconfig, false)?;
+        let client = Client::read(&settings.kubeconfig, false, Requests::OneByOne)?;
         Ok(Box::new(Kubernetes::new(client, time)))
     }
 
@@ -72,13 +72,13 @@ impl Engine for KubernetesEngine {
 }
 
 /// `ipam.kubernetes`.
-struct Settings {
-    kubeconfig: PathBuf,
-    timeout: Duration,
+pub(crate) struct Settings {
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) timeout: Duration,
 }
 
 impl Settings {
-    fn read(ipam: &Object) -> Result<Self, Error> {
+    pub(crate) fn read(ipam: &Object) -> Result<Self, Error> {
         let path = "ipam.kubernetes";
         let settings: Option<Object> = ipam.read("ipam", "kubernetes")?;
         let settings = settings.unwrap_or_default();

@@ -2,6 +2,7 @@
 
 mod client;
 mod engine;
+mod facts;
 mod failure;
 mod kinds;
 mod labels;
@@ -12,6 +13,7 @@ mod store;
 mod whereabouts;
 
 pub use engine::ENGINE;
+pub use facts::FactsOfPod;
 pub use kinds::{Address, AddressSpec, Pool, PoolSpec, RangeSpec, manifests};
 pub use store::Kubernetes;
 pub use whereabouts::Allocation;

@@ -17,7 +17,7 @@ use kube::{Resource, ResourceExt};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use crate::client::Client;
+use crate::client::{Client, Requests};
 use crate::failure::{Access, exists, is_another, is_missing};
 use crate::labels;
 use crate::names::{address_key, object_name};
@@ -50,7 +50,7 @@ impl<'a> Kubernetes<'a> {
     ///
     /// [`Kind::Settings`], naming the file.
     pub fn of_person(kubeconfig: &Path) -> Result<Self, StoreError> {
-        let client = Client::read(kubeconfig, true)?;
+        let client = Client::read(kubeconfig, true, Requests::OneByOne)?;
         Ok(Self::new(client, TimeLimit::new(DEFAULT_TIMEOUT, None)))
     }
 

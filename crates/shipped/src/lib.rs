@@ -54,7 +54,7 @@ pub const NETWORK_EXECUTABLES: [Executable; 3] = [
     Executable {
         package: "kubernetes",
         file: "ipam-da-kubernetes",
-        plugins: &["ipam-da-kubernetes"],
+        plugins: &["ipam-da-kubernetes", "ipam-df-kubernetes"],
     },
     Executable {
         package: "ipam-da-dhcp",
