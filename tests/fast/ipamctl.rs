@@ -11,6 +11,7 @@ mod manual;
 mod release;
 mod remedies;
 mod run_out;
+mod several_holders;
 mod under_fire;
 mod unknown;
 

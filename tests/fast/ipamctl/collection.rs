@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{GONE, THERE, add, id, json_of, network, status};
 
 /// The output of `leaks`: containers and evidence.
-fn leaks(sandbox: &Sandbox, words: &[&str]) -> Vec<(String, Value)> {
+pub(super) fn leaks(sandbox: &Sandbox, words: &[&str]) -> Vec<(String, Value)> {
     let printed = json_of(sandbox, &[&["leaks"], words].concat());
     let rows = printed.as_array().unwrap().iter();
     rows.map(|row| {
@@ -242,109 +242,6 @@ fn gc_collects_a_reservation_that_has_no_record_through_todays_conflist() {
 }
 
 #[test]
-fn a_container_in_no_list_whose_namespace_is_there_is_left_and_shown_with_its_command() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    // A build step is in no list.
-    add(&sandbox, &config, "buildah-buildah1", THERE);
-    let run = |command: &str| {
-        let words = [command, "--older-than", "0s", "--yes", "--valid", "-"];
-        sandbox.ipamctl(&words).stdin(id("a1")).run().stdout
-    };
-    let kept = run("gc");
-    assert!(
-        kept.contains("kept: its network namespace /proc/self/ns/uts is there"),
-        "{kept}"
-    );
-    let command = "release --network testnet --ifname eth0 buildah-buildah1";
-    assert!(kept.contains(command), "{kept}");
-    assert_eq!(sandbox.reserved("testnet").len(), 1);
-    assert!(run("leaks").contains(command));
-    let listed = sandbox.ipamctl(&["leaks", "--json", "--yes", "--valid", "-"]);
-    let listed = listed.stdin(id("a1")).run();
-    assert_eq!(status(&listed), Some(0), "{listed:?}");
-    let rows: Value = serde_json::from_str(&listed.stdout).unwrap();
-    assert_eq!(rows[0]["evidence"], json!(["not-valid", "netns-there"]));
-    // Without a list, nobody says that it is gone.
-    assert_eq!(leaks(&sandbox, &[]), []);
-}
-
-#[test]
-fn the_hosts_own_namespace_keeps_no_container_that_the_list_does_not_name() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), "/proc/self/ns/net");
-    assert_eq!(leaks(&sandbox, &[]), [(id("a1"), json!(["unknown"]))]);
-    let gc = sandbox.ipamctl(&["gc", "--older-than", "0s", "--yes", "--valid", "-"]);
-    let output = gc.stdin(id("a2")).run();
-    assert!(output.stdout.contains(": released"), "{output:?}");
-    assert_eq!(sandbox.reserved("testnet"), [""; 0]);
-}
-
-#[test]
-fn an_address_that_its_attachments_record_does_not_name_is_released_by_a_person_only() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    // Started again after a boot, before which its record was lost.
-    add(&sandbox, &config, &id("a1"), GONE);
-    fs::remove_dir_all(sandbox.state_dir()).unwrap();
-    add(&sandbox, &config, &id("a1"), THERE);
-    let rows = json_of(&sandbox, &["leaks"]);
-    assert_eq!(rows.as_array().unwrap().len(), 1, "{rows}");
-    assert_eq!(rows[0]["addresses"], json!(["10.77.0.2"]));
-    assert_eq!(rows[0]["evidence"], json!(["other-addresses"]));
-    let words = ["gc", "--older-than", "0s", "--yes", "--valid", "-"];
-    for list in [id("a1"), id("a2")] {
-        sandbox.ipamctl(&words).stdin(list).run();
-        assert_eq!(sandbox.reserved("testnet").len(), 2);
-    }
-    // Another plugin of the conflist may hold it.
-    let second = sandbox.root().join("second");
-    let plugin = |state_dir: &Path| {
-        let mut plugin = config.clone();
-        plugin["type"] = json!("bridge");
-        plugin["ipam"]["stateDir"] = json!(state_dir);
-        plugin
-    };
-    let two = [plugin(&sandbox.state_dir()), plugin(&second)];
-    let list = json!({"cniVersion": "1.0.0", "name": "testnet", "plugins": two});
-    sandbox.write_conf("10-testnet.conflist", &list.to_string());
-    let recorded = record_of(&sandbox.state_dir(), &id("a1"));
-    let other = record_of(&second, &id("a1"));
-    fs::create_dir_all(other.parent().unwrap()).unwrap();
-    let private = PermissionsExt::from_mode(0o700);
-    fs::set_permissions(other.parent().unwrap(), private).unwrap();
-    fs::copy(&recorded, &other).unwrap();
-    assert_eq!(leaks(&sandbox, &[]), []);
-    fs::remove_file(&other).unwrap();
-    let command = rows[0]["release"].as_str().unwrap();
-    assert!(command.ends_with("--ifname eth0 10.77.0.2"), "{command}");
-    let released = sandbox
-        .ipamctl(&["release", "--ifname", "eth0", "10.77.0.2"])
-        .run();
-    assert!(released.stdout.contains("by its file only"), "{released:?}");
-    assert_eq!(sandbox.reserved("testnet"), ["10.77.0.3"]);
-    assert_eq!(leaks(&sandbox, &[]), []);
-}
-
-#[test]
-fn a_list_that_is_cut_off_within_an_id_releases_nothing() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    for container in ["a1", "a2"] {
-        add(&sandbox, &config, &id(container), GONE);
-    }
-    let list = format!("{}\n{}", id("a1"), &id("a2")[..40]);
-    for command in ["gc", "leaks"] {
-        let words = [command, "--older-than", "0s", "--yes", "--valid", "-"];
-        let refused = sandbox.ipamctl(&words).stdin(list.as_str()).run();
-        assert_eq!(status(&refused), Some(2), "{refused:?}");
-        assert!(refused.stderr.contains(&id("a2")), "{refused:?}");
-        assert_eq!(sandbox.reserved("testnet").len(), 2);
-    }
-}
-
-#[test]
 fn gc_compares_ages_with_the_time_of_the_list() {
     let sandbox = Sandbox::default();
     let config = network(&sandbox);
@@ -418,7 +315,7 @@ fn begin_del(record: &Path) {
         .unwrap();
 }
 
-fn record_of(state_dir: &Path, container: &str) -> PathBuf {
+pub(super) fn record_of(state_dir: &Path, container: &str) -> PathBuf {
     state_dir.join(format!("testnet/{container}:eth0.json"))
 }
 
