@@ -61,6 +61,9 @@ fn json_of(sandbox: &Sandbox, words: &[&str]) -> Value {
 /// An existing namespace, which isn't the host's own network namespace.
 const THERE: &str = "/proc/self/ns/uts";
 
+/// The host's own network namespace, which proves nothing.
+const HOSTS: &str = "/proc/self/ns/net";
+
 /// A namespace of a process that has ended.
 const GONE: &str = "gone";
 

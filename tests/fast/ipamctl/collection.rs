@@ -10,7 +10,7 @@ use harness::Sandbox;
 use harness::waiting::{kill_all, wait_for};
 use serde_json::{Value, json};
 
-use super::{GONE, THERE, add, id, json_of, network, status};
+use super::{GONE, HOSTS, THERE, add, id, json_of, network, status};
 
 /// The output of `leaks`: containers and evidence.
 pub(super) fn leaks(sandbox: &Sandbox, words: &[&str]) -> Vec<(String, Value)> {
@@ -178,7 +178,7 @@ fn gc_releases_what_is_old_and_not_in_the_list_and_nothing_else() {
     let sandbox = Sandbox::default();
     let config = network(&sandbox);
     for name in ["a1", "a2"] {
-        add(&sandbox, &config, &id(name), GONE);
+        add(&sandbox, &config, &id(name), HOSTS);
     }
     let gc = |words: &[&str]| {
         let call = sandbox.ipamctl(&["gc", "--valid", "-"]);
@@ -250,7 +250,7 @@ fn gc_compares_ages_with_the_time_of_the_list() {
     let an_hour_ago = SystemTime::now() - Duration::from_secs(3_600);
     let opened = fs::File::options().append(true).open(&list).unwrap();
     opened.set_modified(an_hour_ago).unwrap();
-    add(&sandbox, &config, &id("a2"), GONE);
+    add(&sandbox, &config, &id("a2"), HOSTS);
     let words = [
         "gc",
         "--yes",

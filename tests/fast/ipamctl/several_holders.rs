@@ -9,7 +9,7 @@ use harness::Sandbox;
 use serde_json::{Value, json};
 
 use super::collection::{leaks, record_of};
-use super::{GONE, THERE, add, id, json_of, network, status};
+use super::{GONE, HOSTS, THERE, add, id, json_of, network, status};
 
 #[test]
 fn a_container_in_no_list_whose_namespace_is_there_is_left_and_shown_with_its_command() {
@@ -43,7 +43,7 @@ fn a_container_in_no_list_whose_namespace_is_there_is_left_and_shown_with_its_co
 fn the_hosts_own_namespace_keeps_no_container_that_the_list_does_not_name() {
     let sandbox = Sandbox::default();
     let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), "/proc/self/ns/net");
+    add(&sandbox, &config, &id("a1"), HOSTS);
     assert_eq!(leaks(&sandbox, &[]), [(id("a1"), json!(["unknown"]))]);
     let gc = sandbox.ipamctl(&["gc", "--older-than", "0s", "--yes", "--valid", "-"]);
     let output = gc.stdin(id("a2")).run();
