@@ -127,6 +127,7 @@ fn keep(promises: &[Promise]) {
 fn promises() {
     needs!(ETCD, ETCDCTL);
     keep(crate::promises::PROMISES);
+    keep(crate::selection::PROMISES);
     keep(crate::tools::PROMISES);
 }
 

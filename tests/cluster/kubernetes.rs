@@ -149,6 +149,7 @@ fn promises() {
     needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
     let mut cluster = Cluster::default();
     cluster.keep(crate::promises::PROMISES);
+    cluster.keep(crate::selection::PROMISES);
     cluster.keep(crate::tools::PROMISES);
 }
 

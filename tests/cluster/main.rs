@@ -9,6 +9,7 @@ mod kubernetes;
 mod on_a_wire;
 mod pool_cluster;
 mod promises;
+mod selection;
 mod tools;
 mod traffic;
 

@@ -195,6 +195,25 @@ fn rules_choose_by_the_networks_options_and_each_family_is_a_pool() {
 }
 
 #[test]
+fn a_pool_without_a_gateway_is_refused_by_name_if_docker_needs_one() {
+    let ranges = json!({"ranges": [[{"subnet": "10.9.0.0/29", "gateway": "none"}]]});
+    let (sandbox, _) = sandbox("flat", &chain("ipam-ds-ranges", ranges));
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    let pool = daemon.pool("", &on("flat"));
+    let gateway = json!({"RequestAddressType": "com.docker.network.gateway"});
+    let body = |ip: &str| json!({"PoolID": pool, "Address": ip, "Options": gateway});
+    let refused = daemon.err("/IpamDriver.RequestAddress", &body(""));
+    assert!(
+        refused.contains("conflist flat has the gateway \"none\", and Docker needs one"),
+        "{refused}"
+    );
+    // Docker asks for none for an internal network, and a person may choose one.
+    assert_eq!(daemon.address(&pool, ""), "10.9.0.1");
+    let chosen = daemon.ok("/IpamDriver.RequestAddress", &body("10.9.0.6"));
+    assert_eq!(chosen["Address"], "10.9.0.6/29");
+}
+
+#[test]
 fn a_subnet_of_dockers_goes_into_the_chain_or_is_one_that_it_has() {
     let ranges = json!({"ranges": [[{"subnet": "10.9.0.0/16", "rangeStart": "10.9.3.0"}]]});
     let (sandbox, _) = sandbox("web", &chain("ipam-ds-ranges", ranges));

@@ -199,10 +199,7 @@ fn the_delegate_in_rust_runs() {
         )
     );
     let error = add("n", &sandbox.config("1.0.0", &delegates, &pools)).error();
-    assert_eq!(
-        error["msg"],
-        "ipam-ds-labels: args.cni.labels: there is no label pool"
-    );
+    assert_eq!(error["msg"], "ipam-ds-labels: there is no label pool");
 
     // On DEL, the runtime may leave out the labels.
     let mut config = sandbox.config("1.0.0", &delegates, &pools);

@@ -20,7 +20,7 @@ use harness::{Output, Sandbox, needs};
 use serde_json::{Value, json};
 
 use generator::{Step, configuration};
-use intended::intended;
+use intended::{gateways, intended};
 
 /// Environment variables: the number of cases, and the seed of the first.
 const CASES: &str = "IPAM_DELEGATED_CASES";
@@ -102,6 +102,7 @@ impl Case {
     }
 
     fn run(mut self, counts: &mut Counts) {
+        let gateways = gateways(&self.config);
         for n in 0..self.rng.usize(4..14) {
             if self.rng.u8(..8) == 0 {
                 self.data.swap(0, 1);
@@ -118,8 +119,9 @@ impl Case {
                 (true, true) => counts.results += 1,
                 (true, false) => counts.refusals += 1,
                 (false, _) => {
-                    let reason =
-                        intended(&step, &before, [&theirs, &ours], [&their_files, &our_files]);
+                    let outputs = [&theirs, &ours];
+                    let files = [&their_files, &our_files];
+                    let reason = intended(&step, &gateways, &before, outputs, files);
                     assert!(
                         reason.is_some(),
                         "case {} step {n}: {step:#?}\nconfiguration: {:#}\nbefore: {before:#?}\n\

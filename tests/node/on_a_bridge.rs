@@ -87,6 +87,23 @@ fn two_containers_reach_each_other_over_both_families() {
 }
 
 #[test]
+fn a_flat_network_needs_no_gateway() {
+    needs!("root", "bridge");
+    let ranges = json!([[{"subnet": "10.1.0.0/31", "gateway": "none"}]]);
+    let mut network = Network::new(&ranges);
+    network.config["isGateway"] = json!(false);
+    let c1 = network.call("ADD", "c1", None).result();
+    assert_eq!(answer_of(&c1), ["10.1.0.0"]);
+    assert_eq!(c1["ips"][0].get("gateway"), None);
+    let c2 = network.call("ADD", "c2", None).result();
+    network.pings("c1", "10.1.0.1");
+    network.call("CHECK", "c2", Some(&c2)).nothing();
+    network.call("DEL", "c2", Some(&c2)).nothing();
+    network.call("DEL", "c1", Some(&c1)).nothing();
+    assert!(network.reservations().is_empty());
+}
+
+#[test]
 fn a_full_pool_fails_the_main_plugin_with_our_error() {
     needs!("root", "bridge");
     let network = Network::new(&json!([[{"subnet": "10.1.0.0/30"}]]));

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use cni::{Args, Attachment, Call, Error, IpConfig, IpamResult, code};
-use ipam::Completion;
+use ipam::{Completion, Pool};
 
-use crate::pools::NamedPool;
+use crate::pools::{NamedPool, NamedPools};
 use crate::repetition::{read_one, until_answered};
 use crate::search::Search;
 use crate::{AddressKey, Claim, Held, Holder, Node, Store, StoreError};
@@ -27,7 +27,7 @@ pub fn add(
 ) -> Result<IpamResult, Error> {
     let config = &call.config;
     let completion = Completion::read(config, &config.ipam()?)?;
-    let pools = NamedPool::read(store, config)?;
+    let pools = NamedPools::read(store, config)?;
     if pools.is_empty() {
         return Err(ipam::without_pools());
     }
@@ -40,9 +40,9 @@ pub fn add(
         created: Vec::new(),
         unsettled: None,
     };
-    let ips: Result<Vec<IpConfig>, Error> = pools.iter().map(|pool| addition.give(pool)).collect();
-    match ips {
-        Ok(ips) => Ok(completion.with_ips(ips)),
+    let given: Result<Vec<_>, Error> = pools.iter().map(|pools| addition.give(pools)).collect();
+    match given {
+        Ok(given) => Ok(completion.with_addresses(given)),
         Err(error) => Err(addition.undo(error)),
     }
 }
@@ -68,20 +68,23 @@ enum Claimed {
 }
 
 impl Addition<'_> {
-    /// Claims an address of a pool.
-    fn give(&mut self, pool: &NamedPool) -> Result<IpConfig, Error> {
-        let ip = match pool.pool.requested {
-            Some(ip) => self.requested(ip, pool)?,
-            None => self.any(pool)?,
-        };
-        tracing::debug!(%ip, pool = pool.describe(), "reserved");
-        let range = pool.pool.ranges.range_of(ip);
-        let range = range.expect("the address is one of the pool's");
-        Ok(IpConfig::new(
-            ip,
-            range.subnet().prefix_len(),
-            Some(range.gateway()),
-        ))
+    /// Claims an address of the first pool that has one.
+    fn give<'p>(&mut self, pools: &'p NamedPools) -> Result<(&'p Pool, IpConfig), Error> {
+        for named in pools.tried() {
+            let claimed = match named.pool.requested {
+                Some(ip) => Some(self.requested(ip, named)?),
+                None => self.any(named)?,
+            };
+            if let Some(ip) = claimed {
+                tracing::debug!(%ip, pool = named.describe(), "reserved");
+                let range = named.pool.ranges.range_of(ip);
+                let range = range.expect("the address is one of the pool's");
+                let prefix_len = range.subnet().prefix_len();
+                let ip = IpConfig::new(ip, prefix_len, range.gateway());
+                return Ok((&named.pool, ip));
+            }
+        }
+        Err(pools.exhausted(code::TRY_AGAIN_LATER))
     }
 
     /// Claims the requested address.
@@ -99,13 +102,13 @@ impl Addition<'_> {
         }
     }
 
-    /// Claims an address that seems free.
-    fn any(&mut self, pool: &NamedPool) -> Result<IpAddr, Error> {
+    /// Claims an address that seems free; `None` if the pool is full.
+    fn any(&mut self, pool: &NamedPool) -> Result<Option<IpAddr>, Error> {
         let mut search = Search::new(pool, pool.pool.sticky.as_deref());
         let mut candidate = search.candidate();
         while let Some(ip) = candidate {
             if matches!(self.claim(&pool.key(ip), pool, false)?, Claimed::Ours) {
-                return Ok(ip);
+                return Ok(Some(ip));
             }
             search.note_taken(ip);
             if self.store.time().left().is_zero() {
@@ -116,7 +119,7 @@ impl Addition<'_> {
             }
             candidate = search.free(self.store)?;
         }
-        Err(pool.exhausted(code::TRY_AGAIN_LATER))
+        Ok(None)
     }
 
     /// Claims an address. If it is taken, `asks_holder` says whether its holder matters: this

@@ -2,7 +2,7 @@
 
 use cni::{Attachment, Call, Error, code};
 
-use crate::pools::NamedPool;
+use crate::pools::NamedPools;
 use crate::release::{keys, prev_ips};
 use crate::repetition::{READ_AT_ONCE, read_one, until_answered};
 use crate::{AddressKey, Held, Node, Selection, Store};
@@ -28,7 +28,7 @@ pub fn check(
         ));
     }
     let ips = prev_ips(config);
-    let pools = match NamedPool::read(store, config) {
+    let pools = match NamedPools::read(store, config) {
         // A missing or invalid definition releases no address.
         Err(error) if error.code == code::INVALID_CONFIG => {
             tracing::warn!(%error, "going on without the pools' definitions");
@@ -39,7 +39,7 @@ pub fn check(
     let in_pools: Vec<AddressKey> = ips
         .iter()
         .filter_map(|config| {
-            let mut pools = pools.iter();
+            let mut pools = pools.iter().flat_map(NamedPools::all);
             let pool = pools.find(|pool| pool.pool.ranges.contains(config.ip()))?;
             Some(pool.key(config.ip()))
         })

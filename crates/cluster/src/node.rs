@@ -3,7 +3,7 @@
 use std::fs;
 
 use cni::{Error, NetworkName, Object};
-use rustix::system::uname;
+use ipam::{NodeName, node_name};
 
 /// File with the ID of a machine, one line of hexadecimal digits (`man 5 machine-id`).
 const MACHINE_ID: &str = "/etc/machine-id";
@@ -25,14 +25,7 @@ impl Node {
     ///
     /// Code 7, naming the key and the value, for a name that can't be a part of a key.
     pub fn named(ipam: &Object) -> Result<Self, Error> {
-        let configured: Option<String> = ipam.read("ipam", "node")?;
-        let (name, source) = match configured.filter(|name| !name.is_empty()) {
-            Some(name) => (name, "ipam.node"),
-            None => (
-                uname().nodename().to_string_lossy().into_owned(),
-                "ipam.node is missing, and the host's name",
-            ),
-        };
+        let NodeName { name, source } = node_name(ipam)?;
         // Names of nodes follow the rule for names of networks.
         match name.parse::<NetworkName>() {
             Ok(_) => Ok(Self {

@@ -1,8 +1,8 @@
 //! The pools of a call: entries of `prevResult.pools`, with the store's definitions of those that
 //! have only a name.
 
-use cni::{Error, NetworkConfig, NetworkName, Object};
-use ipam::{Pool, Pools};
+use cni::{Error, NetworkConfig, NetworkName, Object, code};
+use ipam::{Pool, Pools, overflow};
 
 use crate::repetition::until_answered;
 use crate::{AddressKey, Among, PoolAddresses, Store};
@@ -30,17 +30,20 @@ pub(crate) struct NamedPool {
     index: usize,
 }
 
-impl NamedPool {
+/// The pools of an entry of the call: the first one that has an address yields it.
+pub(crate) struct NamedPools(Vec<NamedPool>);
+
+impl NamedPools {
     /// Reads the pools of a call.
     ///
     /// # Errors
     ///
     /// As [`Self::complete`].
     pub(crate) fn read(store: &mut dyn Store, config: &NetworkConfig) -> Result<Vec<Self>, Error> {
-        Self::complete(store, Pools::of_call(config)?, config.name())
+        Self::complete(store, Pools::of_call(config)?, config)
     }
 
-    /// Reads pools of a call of this network, with the definitions of those that have only a name.
+    /// Reads pools of a call, with the definitions of those that have only a name.
     ///
     /// # Errors
     ///
@@ -49,31 +52,67 @@ impl NamedPool {
     pub(crate) fn complete(
         store: &mut dyn Store,
         pools: Pools,
-        network: &NetworkName,
+        config: &NetworkConfig,
     ) -> Result<Vec<Self>, Error> {
+        let network = config.name();
         let mut entries = pools.into_entries();
         for (i, entry) in entries.iter_mut().enumerate() {
-            if !Pool::has_ranges(entry) {
-                let path = format!("prevResult.pools[{i}]");
-                complete(store, entry, &path)?;
-            }
+            complete_all(store, entry, &format!("prevResult.pools[{i}]"))?;
         }
-        let pools = Pools::new(entries).read()?.into_iter().enumerate();
-        pools
-            .map(|(index, pool)| {
-                let path = format!("prevResult.pools[{index}]");
-                let name = pool.name.as_ref();
-                Ok(Self {
-                    name: name
-                        .map_or(network.as_str(), |name| name.as_str())
-                        .to_owned(),
-                    space: space(pool.get("space"), &path)?,
-                    network: network.clone(),
-                    index,
-                    pool,
-                })
-            })
-            .collect()
+        let read = Pools::new(entries).read(config)?.into_iter().enumerate();
+        let named = read.map(|(index, overflow)| {
+            let pools = overflow.into_all().into_iter();
+            let pools = pools.map(|pool| NamedPool::new(pool, index, network));
+            pools.collect::<Result<_, _>>().map(Self)
+        });
+        named.collect()
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> &[NamedPool] {
+        &self.0
+    }
+
+    /// Those that an ADD tries, in this order: all, or the one of the requested address.
+    pub(crate) fn tried(&self) -> &[NamedPool] {
+        let requested = |named: &NamedPool| named.pool.requested.is_some();
+        match self.0.iter().position(requested) {
+            Some(at) => &self.0[at..=at],
+            None => &self.0,
+        }
+    }
+
+    /// Refuses pools that have no address to give even if nothing is reserved.
+    ///
+    /// # Errors
+    ///
+    /// Code 50: all of their addresses are excluded, and none is requested.
+    pub(crate) fn refuse_empty(&self) -> Result<(), Error> {
+        match self.0.iter().all(|named| named.pool.is_empty()) {
+            true => Err(self.exhausted(code::UNAVAILABLE)),
+            false => Ok(()),
+        }
+    }
+
+    /// The error, of this code, that none has an address left.
+    pub(crate) fn exhausted(&self, code: u64) -> Error {
+        let each = self.0.iter().map(NamedPool::exhausted);
+        Error::new(code, each.collect::<Vec<_>>().join("; "))
+    }
+}
+
+impl NamedPool {
+    fn new(pool: Pool, index: usize, network: &NetworkName) -> Result<Self, Error> {
+        let name = pool.name.as_ref();
+        Ok(Self {
+            name: name
+                .map_or(network.as_str(), |name| name.as_str())
+                .to_owned(),
+            space: space(pool.get("space"), &format!("prevResult.pools[{index}]"))?,
+            network: network.clone(),
+            index,
+            pool,
+        })
     }
 
     /// The key of one of its addresses.
@@ -98,9 +137,9 @@ impl NamedPool {
         self.pool.describe(&self.network, self.index)
     }
 
-    /// The error, of this code, that it has no address left.
-    pub(crate) fn exhausted(&self, code: u64) -> Error {
-        self.pool.exhausted(&self.network, self.index, code)
+    /// The message that it has no address left.
+    fn exhausted(&self) -> String {
+        self.pool.exhausted(&self.network, self.index)
     }
 }
 
@@ -116,10 +155,10 @@ fn space(
 
 /// The address spaces of `prevResult.pools`, once each. An entry without one, or with a definition
 /// in the store, counts as one without.
-pub(crate) fn spaces(entries: &[Object]) -> Vec<Option<NetworkName>> {
+pub(crate) fn spaces(pools: &Pools) -> Vec<Option<NetworkName>> {
     let mut spaces = vec![None];
-    for entry in entries {
-        let space = entry.read("prevResult.pools", "space").unwrap_or_default();
+    for (path, pool) in pools.each() {
+        let space = pool.read(&path, "space").unwrap_or_default();
         if !spaces.contains(&space) {
             spaces.push(space);
         }
@@ -127,13 +166,30 @@ pub(crate) fn spaces(entries: &[Object]) -> Vec<Option<NetworkName>> {
     spaces
 }
 
-/// Completes an entry that has a name and no ranges with the store's definition.
+/// Completes an entry, and each pool of its `or`, that has a name and no ranges with the store's
+/// definition.
 ///
 /// # Errors
 ///
 /// Code 7 if there is no definition, or an invalid one; those of the store.
+pub(crate) fn complete_all(
+    store: &mut dyn Store,
+    entry: &mut Object,
+    path: &str,
+) -> Result<(), Error> {
+    complete(store, entry, path)?;
+    let mut or = overflow::objects(path, entry)?;
+    for (i, pool) in or.iter_mut().enumerate() {
+        complete(store, pool, &format!("{path}.or[{i}]"))?;
+    }
+    overflow::set_objects(entry, &or);
+    Ok(())
+}
+
+/// Completes a pool that has a name and no ranges.
 fn complete(store: &mut dyn Store, entry: &mut Object, path: &str) -> Result<(), Error> {
-    let Some(name) = entry.read::<ipam::PoolName>(path, "name")? else {
+    let name = entry.read::<ipam::PoolName>(path, "name")?;
+    let Some(name) = name.filter(|_| !Pool::has_ranges(entry)) else {
         return Ok(());
     };
     let definition = until_answered(store, |store| store.pool(name.as_str()))?;

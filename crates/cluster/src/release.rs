@@ -204,11 +204,7 @@ pub(crate) fn prev_ips(config: &NetworkConfig) -> Vec<IpConfig> {
 
 /// The names that these addresses can have, in each address space of the call's pools.
 pub(crate) fn keys(config: &NetworkConfig, ips: &[IpConfig]) -> Vec<AddressKey> {
-    let spaces = spaces(
-        &ipam::Pools::of_call(config)
-            .unwrap_or_default()
-            .into_entries(),
-    );
+    let spaces = spaces(&ipam::Pools::of_call(config).unwrap_or_default());
     let key = |ip: &IpConfig, space: &Option<cni::NetworkName>| AddressKey {
         space: space.clone(),
         ip: ip.ip(),

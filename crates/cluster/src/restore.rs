@@ -1,12 +1,14 @@
 //! Claims again what records say, after a store was restored from an older state, and what another
 //! IPAM plugin has given, when a pool is taken over from it.
 
+use std::net::IpAddr;
 use std::time::SystemTime;
 
-use cni::{Args, Attachment, Error, IpamResult, NetworkName};
-
+use cni::{Args, Attachment, Error, IpamResult, NetworkName, Object, code};
+use ipam::{Overflow, overflow};
 use serde_json::value::RawValue;
 
+use crate::pools::complete_all;
 use crate::repetition::{read_one, until_answered};
 use crate::{AddressKey, Claim, Held, Holder, Node, Store, rfc3339};
 
@@ -68,10 +70,11 @@ pub fn reconcile(
     let entries = ipam::Pools::of_result(&given)?.into_entries();
     let own = answer.ips.iter().skip(given.ips.len());
     let mut all = Vec::new();
-    for (entry, config) in entries.iter().zip(own) {
+    for (entry, config) in entries.into_iter().zip(own) {
+        let entry = pool_of(store, entry, config.ip())?;
         let name: Option<String> = entry.read("pools", "name")?;
         let space = match (entry.read("pools", "space")?, &name) {
-            (None, Some(name)) if !ipam::Pool::has_ranges(entry) => space_of(store, name)?,
+            (None, Some(name)) if !ipam::Pool::has_ranges(&entry) => space_of(store, name)?,
             (space, _) => space,
         };
         let pool = name.unwrap_or_else(|| add.network.to_owned());
@@ -89,6 +92,31 @@ pub fn reconcile(
         all.push((remembered, restored));
     }
     Ok(all)
+}
+
+/// The pool of an entry that has given an address: the entry itself, or one of its `or`. Without
+/// readable definitions, the entry itself.
+///
+/// # Errors
+///
+/// Those of the store.
+fn pool_of(store: &mut dyn Store, entry: Object, ip: IpAddr) -> Result<Object, Error> {
+    let or = overflow::objects("pools", &entry)?;
+    if or.is_empty() {
+        return Ok(entry);
+    }
+    let mut completed = entry.clone();
+    let read = complete_all(store, &mut completed, "pools")
+        .and_then(|()| Overflow::read("pools", completed));
+    let at = match read {
+        Err(error) if error.code == code::INVALID_CONFIG => {
+            tracing::warn!(%error, %ip, "taken as an address of the first pool");
+            None
+        }
+        read => read?.all().iter().position(|pool| pool.ranges.contains(ip)),
+    };
+    let of_or = at.and_then(|at| or.into_iter().nth(at.checked_sub(1)?));
+    Ok(of_or.unwrap_or(entry))
 }
 
 /// The address space in a pool's definition; none without a definition.

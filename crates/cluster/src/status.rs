@@ -4,7 +4,7 @@ use cni::{Call, Error, code};
 use ipam::Completion;
 
 use crate::Store;
-use crate::pools::NamedPool;
+use crate::pools::NamedPools;
 use crate::repetition::until_answered;
 
 /// Name of a pool that is only read to learn whether the store answers.
@@ -23,14 +23,12 @@ pub fn status(store: &mut dyn Store, plugin: &str, call: &Call<'_>) -> Result<()
 }
 
 fn as_an_add(store: &mut dyn Store, plugin: &str, call: &Call<'_>) -> Result<(), Error> {
-    let (config, network) = (&call.config, call.config.name());
+    let config = &call.config;
     Completion::read(config, &config.ipam()?)?;
     // The pools may have their ranges without a definition.
     until_answered(store, |store| store.pool(ANY_POOL))?;
     ipam::serve_any_add(call, plugin, |pools| {
-        let named = NamedPool::complete(store, pools, network)?;
-        let pools = named.iter().enumerate();
-        let empty = pools.filter_map(|(at, named)| named.pool.refuse_empty(network, at).err());
-        Error::all_as_one(empty)
+        let named = NamedPools::complete(store, pools, config)?;
+        Error::all_as_one(named.iter().filter_map(|pools| pools.refuse_empty().err()))
     })
 }

@@ -149,14 +149,31 @@ impl DelegateName {
     pub fn holds_nothing(&self) -> bool {
         holds_nothing(&self.0)
     }
+
+    /// True if it finds facts, by its name.
+    pub fn finds_facts(&self) -> bool {
+        role(&self.0) == Some('f')
+    }
+
+    /// True if it selects pools, by its name.
+    pub fn selects(&self) -> bool {
+        role(&self.0) == Some('s')
+    }
 }
 
-/// True if a delegate of this name never holds anything for an attachment. The letter behind
-/// `ipam-d` is its role: one that finds facts (`f`), selects pools (`s`) or checks what was
-/// allocated (`c`) holds nothing. Any other delegate may hold something.
+/// True if a delegate of this name never holds anything for an attachment: one that finds facts,
+/// selects pools or checks what was allocated. Any other delegate may hold something.
 pub fn holds_nothing(name: &str) -> bool {
-    let roles = ["ipam-df-", "ipam-ds-", "ipam-dc-"];
-    roles.iter().any(|role| name.starts_with(role))
+    role(name).is_some_and(|role| "fsc".contains(role))
+}
+
+/// The role of a delegate of this name: the letter behind `ipam-d`. `f` finds facts, `s` selects
+/// pools, `a` allocates, `c` checks what was allocated.
+fn role(name: &str) -> Option<char> {
+    let (role, name) = name.strip_prefix("ipam-d")?.split_once('-')?;
+    let mut letters = role.chars();
+    let letter = letters.next()?;
+    (letters.next().is_none() && !name.is_empty()).then_some(letter)
 }
 
 /// One interface of one container: the unit that is added to a network.

@@ -5,10 +5,11 @@
 //! unnamed pool gets the configuration's name as its space, so that Docker's networks and the
 //! configuration's own keep their reservations in one directory.
 
+use std::iter;
 use std::net::IpAddr;
 
 use cni::{About, Attachment, Call, Error, Object, Plugin, Reply};
-use ipam::{ADDRESS_KEYS, IpNet, Range};
+use ipam::{ADDRESS_KEYS, IpNet, NO_GATEWAY, Range, overflow};
 use serde::{Deserialize, Serialize};
 
 /// The key of the network configuration that names the requested pool.
@@ -41,19 +42,13 @@ impl Wanted {
     fn pool(&self) -> Result<Object, Error> {
         let ip = self.requested;
         let ip = ip.ok_or_else(|| Error::config(format!("{KEY}.requested is missing")))?;
-        let own = self.subnet.network();
-        // Of a pool, the gateway can't be requested.
-        let gateway = if ip == own {
-            self.subnet.broadcast()
-        } else {
-            own
-        };
         let mut pool = Object::new();
         pool.set("space", &self.directory);
         pool.set("subnet", &self.subnet);
         pool.set("rangeStart", &ip);
         pool.set("rangeEnd", &ip);
-        pool.set("gateway", &gateway);
+        // A pool's gateway can't be requested.
+        pool.set("gateway", NO_GATEWAY);
         pool.set("requested-ip", &ip);
         Ok(pool)
     }
@@ -123,10 +118,43 @@ pub(crate) fn ranges(pool: &Object) -> Result<Vec<(Object, Range)>, Error> {
     written.map(read).collect()
 }
 
-/// The wanted pool, from the ranges of a pool that are in its subnet; `None` if there are none.
-fn filtered(pool: &Object, wanted: &Wanted) -> Result<Option<Object>, Error> {
+/// The wanted pool, from the ranges of an entry's pools that are in its subnet; `None` if there are
+/// none.
+fn filtered(entry: &Object, wanted: &Wanted) -> Result<Option<Object>, Error> {
     let mut left = Vec::new();
-    for (mut written, range) in ranges(pool)? {
+    for pool in iter::once(entry.clone()).chain(overflow::objects("pool", entry)?) {
+        left.extend(of_subnet(pool, wanted)?);
+    }
+    if left.is_empty() {
+        return Ok(None);
+    }
+    let mut pool = left.remove(0);
+    pool.remove("or");
+    overflow::set_objects(&mut pool, &left);
+    if let Some(sticky) = entry.get("sticky") {
+        pool.set("sticky", sticky);
+    }
+    let earlier: Option<String> = entry.read("pool", "requested-ip")?;
+    let earlier = earlier.as_deref().and_then(ipam::parse_address);
+    match (wanted.requested, earlier) {
+        (Some(requested), Some(earlier)) if earlier != requested => {
+            return Err(Error::config(format!(
+                "{requested} is requested, and the selectors give {earlier}"
+            )));
+        }
+        (requested, earlier) => {
+            if let Some(ip) = requested.or(earlier) {
+                pool.set("requested-ip", &ip);
+            }
+        }
+    }
+    Ok(Some(pool))
+}
+
+/// A pool with its ranges that are in the wanted subnet; `None` if there are none.
+fn of_subnet(mut pool: Object, wanted: &Wanted) -> Result<Option<Object>, Error> {
+    let mut left = Vec::new();
+    for (mut written, range) in ranges(&pool)? {
         if range.subnet() != wanted.subnet {
             continue;
         }
@@ -142,7 +170,6 @@ fn filtered(pool: &Object, wanted: &Wanted) -> Result<Option<Object>, Error> {
     if left.is_empty() {
         return Ok(None);
     }
-    let mut pool = pool.clone();
     for key in ADDRESS_KEYS {
         pool.remove(key);
     }
@@ -150,17 +177,6 @@ fn filtered(pool: &Object, wanted: &Wanted) -> Result<Option<Object>, Error> {
     let is_missing = |key: &str| pool.get(key).is_none_or(|raw| raw.get() == "null");
     if is_missing("name") && is_missing("space") {
         pool.set("space", &wanted.directory);
-    }
-    if let Some(requested) = wanted.requested {
-        let earlier: Option<String> = pool.read("pool", "requested-ip")?;
-        match earlier.as_deref().and_then(ipam::parse_address) {
-            Some(earlier) if earlier != requested => {
-                return Err(Error::config(format!(
-                    "{requested} is requested, and the selectors give {earlier}"
-                )));
-            }
-            _ => pool.set("requested-ip", &requested.to_string()),
-        }
     }
     Ok(Some(pool))
 }
@@ -191,6 +207,20 @@ mod tests {
         assert_eq!(
             filter(r#"{"subnet":"10.1.0.0/16","directory":"web"}"#, pools).unwrap(),
             r#"[{"exclude":["10.1.0.5"],"ranges":[{"gateway":"10.1.0.9","subnet":"10.1.0.0/16"}],"space":"web","vlan":7}]"#
+        );
+    }
+
+    #[test]
+    fn of_a_pool_and_those_behind_it_what_is_in_the_subnet_is_left() {
+        let pools = r#"[{"name":"a","subnet":"10.9.0.0/16","sticky":"k","or":[
+            {"name":"b","subnet":"10.1.0.0/16","rangeEnd":"10.1.0.9"},
+            {"name":"c","subnet":"10.1.0.0/16","rangeStart":"10.1.1.0"}]}]"#;
+        assert_eq!(
+            filter(r#"{"subnet":"10.1.0.0/16","directory":"web"}"#, pools).unwrap(),
+            concat!(
+                r#"[{"name":"b","or":[{"name":"c","ranges":[{"rangeStart":"10.1.1.0","subnet":"10.1.0.0/16"}]}],"#,
+                r#""ranges":[{"rangeEnd":"10.1.0.9","subnet":"10.1.0.0/16"}],"sticky":"k"}]"#
+            )
         );
     }
 
@@ -241,7 +271,7 @@ mod tests {
             r#"{"subnet":"10.1.0.0/24","requested":"10.1.0.0","directory":"docker","is_own":true}"#;
         assert_eq!(
             filter(own, "[]").unwrap(),
-            r#"[{"gateway":"10.1.0.255","rangeEnd":"10.1.0.0","rangeStart":"10.1.0.0","requested-ip":"10.1.0.0","space":"docker","subnet":"10.1.0.0/24"}]"#
+            r#"[{"gateway":"none","rangeEnd":"10.1.0.0","rangeStart":"10.1.0.0","requested-ip":"10.1.0.0","space":"docker","subnet":"10.1.0.0/24"}]"#
         );
     }
 

@@ -1,12 +1,12 @@
 //! Fuzz target of catalogues, rules and facts: the network configuration, a file of
 //! `poolsDir`, and `CNI_ARGS`.
 
-use std::fs;
+use std::{fs, iter};
 
 use bolero::{TypeGenerator, check};
 use cni::code;
 use fuzz::{Bytes, Document, Outcome, Sandbox, TEST_TIME, call, environment, watched};
-use ipam::Pool;
+use ipam::Overflow;
 use ipam_ds_rules::IpamDsRules;
 use serde_json::Value;
 
@@ -74,13 +74,17 @@ fn what_is_chosen_are_pools_of_the_catalogue_and_the_same_each_time() {
             };
             let ours = pools.iter().filter(|pool| pool.get("rule").is_some());
             for pool in ours {
-                assert!(pool["name"].is_string(), "{pool}");
-                if pool
-                    .get("ranges")
-                    .or(pool.get("subnet"))
-                    .is_some_and(|value| !value.is_null())
-                {
-                    Pool::read("pool", serde_json::from_value(pool.clone()).unwrap()).unwrap();
+                let or = pool.get("or").and_then(Value::as_array);
+                let all = || iter::once(pool).chain(or.into_iter().flatten());
+                assert!(all().all(|pool| pool["name"].is_string()), "{pool}");
+                let is_ranged = |pool: &Value| {
+                    let ranges = pool.get("ranges").or(pool.get("subnet"));
+                    ranges.is_some_and(|value| !value.is_null())
+                };
+                if all().all(is_ranged) {
+                    let entry = serde_json::from_value(pool.clone()).unwrap();
+                    let read = Overflow::read("pool", entry).unwrap();
+                    assert!(!read.tried().is_empty());
                 }
             }
         });

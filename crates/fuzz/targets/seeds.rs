@@ -71,8 +71,20 @@ pub(crate) fn catalogues() -> Vec<Value> {
                 {"when": {"A": "x", "label:b": ["y", null]}, "pools": ["web"], "ip": "10.0.0.3"},
                 {"when": {"A": {"not": ["x", "x*"]}}, "pools": ["db", "six"], "ips": ["fd00::9", "10.2.0.3"], "sticky": "${A}/${containerID}"},
                 {"when": {"annotation:p": ["web", "lan"]}, "pools": ["${annotation:p}"]}]},
+            "prevResult": {"facts": {"rack": "r7", "label:*": null, "label:b": "y"}},
             "args": {"cni": {"labels": [{"key": "b", "value": "y"}], "ips": ["10.0.0.2"]}},
             "runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"p": "lan"}}}),
+        json!({"cniVersion": "1.1.0", "name": "testnet", "isGateway": false, "ipam": {
+            "node": "r7-1",
+            "pools": {
+                "link": {"subnet": "10.0.0.4/31", "gateway": "none", "routes": [{"dst": "10.0.0.0/8"}]},
+                "web": {"subnet": "10.1.0.0/28"},
+                "six": {"subnet": "fd00::/64"},
+                "lan": {}},
+            "rules": [
+                {"when": {"node": "r7-*", "A": "x*"}, "pools": ["web", "six"], "ips": [
+                    {"range": "10.1.0.8/30", "index": "${containerID}"}, {"range": "fd00::8-fd00::f", "index": "x-3"}]},
+                {"pools": [["link", "web"], ["six", "lan"]], "sticky": "${node}"}]}}),
         json!({"cniVersion": "1.0.0", "name": "testnet", "ipam": {
             "pools": {"web": {"subnet": "10.0.0.0/29"}},
             "rules": [{"when": {"ifname": "eth?", "network": null}, "pools": ["web"]}],

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use cni::code;
 use cni::{About, Attachment, Call, Error, IpConfig, NetworkName, Plugin, Reply};
-use ipam::{Completion, Pool, Pools};
+use ipam::{Completion, Overflow, Pool, Pools};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
 use state_files::StateFolder;
@@ -30,7 +30,7 @@ impl Plugin for IpamDaTable {
 
     fn add(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
         let completion = Completion::read(&call.config, &call.config.ipam()?)?;
-        let pools = Pools::of_call(&call.config)?.read()?;
+        let pools = Pools::of_call(&call.config)?.read(&call.config)?;
         if pools.is_empty() {
             return Err(Error::config("prevResult.pools is missing or empty"));
         }
@@ -38,14 +38,14 @@ impl Plugin for IpamDaTable {
         let ips = ipam::all_or_nothing(
             &mut table,
             &pools,
-            |table, pool| table.reserve(pool, attachment),
+            |table, pools| table.reserve(pools, attachment),
             |table, _| {
                 table.reservations.pop();
                 Ok(())
             },
         )?;
         table.save()?;
-        Ok(Reply::Result(completion.with_ips(ips)))
+        Ok(Reply::Result(completion.with_addresses(ips)))
     }
 
     fn del(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
@@ -55,9 +55,13 @@ impl Plugin for IpamDaTable {
     fn check(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
         let prev_result = call.config.prev_result()?;
         let prev_result = prev_result.ok_or_else(|| Error::config("prevResult is missing"))?;
-        let (pools, table) = (Pools::of_call(&call.config)?.read()?, Table::open(call)?);
+        let (pools, table) = (
+            Pools::of_call(&call.config)?.read(&call.config)?,
+            Table::open(call)?,
+        );
         for ip in prev_result.ips.iter().map(IpConfig::ip) {
-            let pool = pools.iter().find(|pool| pool.ranges.contains(ip));
+            let mut pools = pools.iter().flat_map(Overflow::all);
+            let pool = pools.find(|pool| pool.ranges.contains(ip));
             let holds = |pool| table.held(pool, attachment).any(|row| row.ip == ip);
             if !pool.is_none_or(holds) {
                 let why = format!("{ip} is not reserved to {attachment}");
@@ -74,7 +78,7 @@ impl Plugin for IpamDaTable {
 
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
         let try_out = || {
-            Pools::of_call(&call.config)?.read()?;
+            Pools::of_call(&call.config)?.read(&call.config)?;
             // Fails if the disk is full or read-only.
             Table::open(call)?.save()
         };
@@ -167,24 +171,46 @@ impl Table {
     }
 
     /// The pool's next free address, round robin.
-    fn next_free(&self, pool: &Pool) -> Result<IpAddr, Error> {
+    fn next_free(&self, pool: &Pool) -> Option<IpAddr> {
         let newest = self.of_pool(pool).next_back().map(|row| row.ip);
         let reserved: HashSet<IpAddr> = self.of_pool(pool).map(|row| row.ip).collect();
         let candidates = pool.ranges.rotation(newest);
         let mut addresses = candidates
             .iter()
             .flat_map(|candidate| candidate.addresses.iter());
-        addresses.find(|ip| !reserved.contains(ip)).ok_or_else(|| {
-            let (name, count) = (pool.directory(&self.network), reserved.len());
-            let why = format!(
-                "pool {name}: {count} addresses of {} are reserved",
-                pool.ranges
-            );
-            Error::new(code::TRY_AGAIN_LATER, why)
-        })
+        addresses.find(|ip| !reserved.contains(ip))
     }
 
-    fn reserve(&mut self, pool: &Pool, attachment: &Attachment) -> Result<IpConfig, Error> {
+    fn full(&self, pools: &Overflow) -> Error {
+        let full = pools.all().iter().map(|pool| {
+            let (name, count) = (pool.directory(&self.network), self.of_pool(pool).count());
+            format!(
+                "pool {name}: {count} addresses of {} are reserved",
+                pool.ranges
+            )
+        });
+        Error::new(code::TRY_AGAIN_LATER, full.collect::<Vec<_>>().join("; "))
+    }
+
+    /// Reserves an address of the first pool that has one.
+    fn reserve<'p>(
+        &mut self,
+        pools: &'p Overflow,
+        attachment: &Attachment,
+    ) -> Result<(&'p Pool, IpConfig), Error> {
+        for pool in pools.tried() {
+            if let Some(ip) = self.reserve_of(pool, attachment)? {
+                return Ok((pool, ip));
+            }
+        }
+        Err(self.full(pools))
+    }
+
+    fn reserve_of(
+        &mut self,
+        pool: &Pool,
+        attachment: &Attachment,
+    ) -> Result<Option<IpConfig>, Error> {
         if let Some(held) = self.held(pool, attachment).next() {
             let why = format!("{attachment} has {} already", held.ip);
             return Err(Error::new(code::ALREADY_ALLOCATED, why));
@@ -194,8 +220,11 @@ impl Table {
                 let why = format!("{ip} is reserved already");
                 return Err(Error::new(code::REQUESTED_TAKEN, why));
             }
-            Some(ip) => ip,
-            None => self.next_free(pool)?,
+            Some(ip) => Some(ip),
+            None => self.next_free(pool),
+        };
+        let Some(ip) = ip else {
+            return Ok(None);
         };
         let range = pool.ranges.range_of(ip).expect("it is one of the pool's");
         self.reservations.push(Reservation {
@@ -205,7 +234,7 @@ impl Table {
             attachment: attachment.clone(),
         });
         let prefix_len = range.subnet().prefix_len();
-        Ok(IpConfig::new(ip, prefix_len, Some(range.gateway())))
+        Ok(Some(IpConfig::new(ip, prefix_len, range.gateway())))
     }
 }
 

@@ -5,7 +5,10 @@ use std::fs;
 
 use cni::{Dns, Error, IpConfig, IpamResult, NetworkConfig, Object};
 
-use crate::resolv_conf;
+use crate::{Pool, resolv_conf};
+
+/// Keys of a result that only delegates understand.
+const OF_DELEGATES: [&str; 2] = ["pools", "facts"];
 
 /// An allocator's answer before its addresses are known.
 ///
@@ -14,11 +17,13 @@ use crate::resolv_conf;
 #[derive(Clone, Debug)]
 pub struct Completion {
     result: IpamResult,
+    routes: Vec<Object>,
+    dns: Dns,
 }
 
 impl Completion {
-    /// Reads `prevResult`, `ipam.routes` and the file that `ipam.resolvConf` names.
-    /// Routes and DNS are put after those of `prevResult`; `pools` is dropped.
+    /// Reads `prevResult`, `ipam.routes` and the file that `ipam.resolvConf` names. What is for
+    /// delegates only (`pools`, `facts`) is dropped.
     ///
     /// # Errors
     ///
@@ -26,18 +31,38 @@ impl Completion {
     /// invalid; code 5 if the file can't be read.
     pub fn read(config: &NetworkConfig, ipam: &Object) -> Result<Self, Error> {
         let mut result = config.prev_result()?.unwrap_or_default();
-        result.routes.extend(read_routes("ipam", ipam)?);
-        if let Some(dns) = dns(ipam)? {
-            result.dns.append(dns);
+        for key in OF_DELEGATES {
+            result.remove_other(key);
         }
-        result.remove_other("pools");
-        Ok(Self { result })
+        Ok(Self {
+            result,
+            routes: read_routes("ipam", ipam)?,
+            dns: dns(ipam)?.unwrap_or_default(),
+        })
     }
 
-    /// The answer, with these addresses after those of `prevResult`.
+    /// The answer, with these addresses, each of a pool, after those of `prevResult`. The pools'
+    /// routes and DNS come after those of `prevResult`, and before those of the `ipam` section.
+    #[must_use]
+    pub fn with_addresses<'p>(
+        mut self,
+        given: impl IntoIterator<Item = (&'p Pool, IpConfig)>,
+    ) -> IpamResult {
+        let mut ips = Vec::new();
+        for (pool, ip) in given {
+            ips.push(ip);
+            self.result.routes.extend(pool.routes.iter().cloned());
+            self.result.dns.append(pool.dns.clone());
+        }
+        self.with_ips(ips)
+    }
+
+    /// The answer, with these addresses, which are of no pool.
     #[must_use]
     pub fn with_ips(mut self, ips: impl IntoIterator<Item = IpConfig>) -> IpamResult {
         self.result.ips.extend(ips);
+        self.result.routes.extend(self.routes);
+        self.result.dns.append(self.dns);
         self.result
     }
 }
@@ -83,12 +108,16 @@ mod tests {
         let config = NetworkConfig::parse(json.into_bytes()).unwrap();
         let completion = Completion::read(&config, &config.ipam()?)?;
         let ip = IpConfig::new("10.0.0.3".parse().unwrap(), 24, None);
-        let json = completion.with_ips([ip]).to_json(SpecVersion::V1_0_0);
+        let pool =
+            r#"{"subnet":"10.0.0.0/24","routes":[{"dst":"10.9.0.0/16"}],"dns":{"search":["p"]}}"#;
+        let pool = Pool::read("pool", serde_json::from_str(pool).unwrap()).unwrap();
+        let result = completion.with_addresses([(&pool, ip)]);
+        let json = result.to_json(SpecVersion::V1_0_0);
         Ok(String::from_utf8(json).unwrap())
     }
 
     #[test]
-    fn prev_result_comes_first_and_the_pools_are_dropped() {
+    fn prev_result_comes_first_then_the_pool_and_what_is_for_delegates_is_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("resolv.conf");
         fs::write(&file, "nameserver 10.0.0.9\nsearch b\n").unwrap();
@@ -96,14 +125,14 @@ mod tests {
             format!(r#"{{"routes":[{{"dst":"0.0.0.0/0","mtu":1400}}],"resolvConf":{file:?}}}"#);
         let prev_result = concat!(
             r#"{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.2/24"}],"routes":[{"dst":"10.0.0.0/8"}],"#,
-            r#""dns":{"nameservers":["10.0.0.1"],"domain":"a"},"pools":[{}],"x":1.50}"#
+            r#""dns":{"nameservers":["10.0.0.1"],"domain":"a"},"pools":[{}],"facts":{"a":"b"},"x":1.50}"#
         );
         assert_eq!(
             completed(&ipam, prev_result).unwrap(),
             concat!(
                 r#"{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.2/24"},{"address":"10.0.0.3/24"}],"#,
-                r#""routes":[{"dst":"10.0.0.0/8"},{"dst":"0.0.0.0/0","mtu":1400}],"#,
-                r#""dns":{"nameservers":["10.0.0.1","10.0.0.9"],"domain":"a","search":["b"]},"x":1.50}"#
+                r#""routes":[{"dst":"10.0.0.0/8"},{"dst":"10.9.0.0/16"},{"dst":"0.0.0.0/0","mtu":1400}],"#,
+                r#""dns":{"nameservers":["10.0.0.1","10.0.0.9"],"domain":"a","search":["p","b"]},"x":1.50}"#
             )
         );
     }

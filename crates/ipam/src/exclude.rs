@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::str::FromStr;
 
 use cni::{Error, Object};
 use serde::Deserialize;
@@ -27,7 +28,8 @@ pub(crate) fn read(path: &str, object: &Object) -> Result<Vec<Interval>, Error> 
         return object.read::<Vec<String>>(path, KEY).map(|_| Vec::new());
     };
     let read = |(i, Text(text)): (usize, &Text<'_>)| {
-        parse(text).map_err(|why| Error::config(format!("{path}.{KEY}[{i}]: {text:?} {why}")))
+        text.parse()
+            .map_err(|why: String| Error::config(format!("{path}.{KEY}[{i}]: {text:?} {why}")))
     };
     texts.iter().enumerate().map(read).collect()
 }
@@ -36,30 +38,37 @@ pub(crate) fn read(path: &str, object: &Object) -> Result<Vec<Interval>, Error> 
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-fn parse(text: &str) -> Result<Interval, String> {
-    if let Ok(ip) = text.parse::<IpAddr>() {
-        return Ok(Interval::new(ip, ip).expect("one address is an interval"));
-    }
-    if let Some((first, last)) = text.split_once('-') {
-        let (Ok(first), Ok(last)) = (first.trim().parse(), last.trim().parse::<IpAddr>()) else {
-            return Err("is no interval (such as 10.0.0.10-10.0.0.20)".to_owned());
-        };
-        return Interval::new(first, last).ok_or_else(|| {
-            format!("is no interval: {last} is before {first}, or of another family")
-        });
-    }
-    if text.contains('/') {
-        let subnet = parse_subnet(text).ok_or("is no subnet (such as 10.0.0.64/28)")?;
-        if subnet.addr() != subnet.network() {
-            return Err(format!(
-                "has host bits set; its network is {}",
-                subnet.trunc()
-            ));
+impl FromStr for Interval {
+    /// The reason, to be read after the text.
+    type Err = String;
+
+    /// Reads `10.0.0.5`, `10.0.0.64/28` and `10.0.0.10-10.0.0.20`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(ip) = text.parse::<IpAddr>() {
+            return Ok(Interval::new(ip, ip).expect("one address is an interval"));
         }
-        let (first, last) = (subnet.network(), subnet.broadcast());
-        return Ok(Interval::new(first, last).expect("a subnet ends after its start"));
+        if let Some((first, last)) = text.split_once('-') {
+            let (Ok(first), Ok(last)) = (first.trim().parse(), last.trim().parse::<IpAddr>())
+            else {
+                return Err("is no interval (such as 10.0.0.10-10.0.0.20)".to_owned());
+            };
+            return Interval::new(first, last).ok_or_else(|| {
+                format!("is no interval: {last} is before {first}, or of another family")
+            });
+        }
+        if text.contains('/') {
+            let subnet = parse_subnet(text).ok_or("is no subnet (such as 10.0.0.64/28)")?;
+            if subnet.addr() != subnet.network() {
+                return Err(format!(
+                    "has host bits set; its network is {}",
+                    subnet.trunc()
+                ));
+            }
+            let (first, last) = (subnet.network(), subnet.broadcast());
+            return Ok(Interval::new(first, last).expect("a subnet ends after its start"));
+        }
+        Err("is no address, no subnet and no interval of addresses".to_owned())
     }
-    Err("is no address, no subnet and no interval of addresses".to_owned())
 }
 
 #[cfg(test)]

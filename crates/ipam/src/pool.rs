@@ -2,13 +2,16 @@
 //! yields one address.
 
 use std::net::IpAddr;
+use std::slice;
 
-use cni::{Error, Excerpt, NetworkName, Object, code};
+use cni::{Dns, Error, Excerpt, NetworkName, Object};
 use serde_json::value::RawValue;
 
 use crate::pool_name::NAME_MAX;
 use crate::pool_ranges::is_set;
-use crate::{Candidate, PoolName, RangeSet, parse_address, pool_ranges, pools_directory};
+use crate::{
+    Candidate, PoolName, RangeSet, parse_address, pools_directory, ranges_of_pool, read_routes,
+};
 
 /// Longest key of `sticky`, in bytes.
 pub const LONGEST_STICKY_KEY: usize = 1024;
@@ -31,43 +34,64 @@ pub struct Pool {
     pub requested: Option<IpAddr>,
     /// `sticky`: the search for a free address begins at the place that this key's hash gives.
     pub sticky: Option<String>,
+    /// `routes`: an allocator adds them to its answer if it gives an address of the pool.
+    pub routes: Vec<Object>,
+    /// `dns`: as `routes`.
+    pub dns: Dns,
+    /// Its place in its overflow: 0 for the entry itself, then those of `or`.
+    pub(crate) nth: usize,
     directory: Option<NetworkName>,
     object: Object,
 }
 
 impl Pool {
-    /// Reads an entry of `pools`; `path` is its name in messages.
+    /// Reads an entry of `pools` without those of its `or`; `path` is its name in messages.
     ///
     /// # Errors
     ///
     /// Code 7, naming the key and the value: a name or a space that is invalid; no
     /// range, or ranges in both places; an invalid range set; a requested address
     /// that is unreadable, in none of the ranges, or a gateway; a `sticky` of more than
-    /// 1024 bytes.
+    /// 1024 bytes; invalid `routes` or `dns`.
     pub fn read(path: &str, object: Object) -> Result<Self, Error> {
-        let ranges = pool_ranges::read(path, &object)?;
-        let requested: Option<String> = object.read(path, "requested-ip")?;
-        let of_ranges = |text: String| {
-            requested_of(&text, &ranges)
-                .map_err(|why| Error::config(format!("{path}.requested-ip: {why}")))
-        };
-        let requested = requested.map(of_ranges).transpose()?;
-        let sticky: Option<String> = object.read(path, "sticky")?;
-        if let Some(key) = sticky.as_ref().filter(|key| key.len() > LONGEST_STICKY_KEY) {
-            return Err(Error::config(format!(
-                "{path}.sticky: \"{}\" is longer than {LONGEST_STICKY_KEY} bytes",
-                Excerpt(key)
-            )));
-        }
+        let mut pool = Self::without_request(path, object)?;
+        Self::read_request(path, slice::from_mut(&mut pool))?;
+        Ok(pool)
+    }
+
+    /// [`Self::read`], except for the requested address and the sticky key.
+    pub(crate) fn without_request(path: &str, object: Object) -> Result<Self, Error> {
+        let dns = object.section(path, "dns")?;
+        let dns = dns.map(|dns| Dns::read(&format!("{path}.dns"), dns));
         Ok(Self {
+            ranges: ranges_of_pool(path, &object)?,
+            requested: None,
+            sticky: None,
+            routes: read_routes(path, &object)?,
+            dns: dns.transpose()?.unwrap_or_default(),
+            nth: 0,
             name: object.read(path, "name")?,
             space: space(path, &object)?,
             directory: Self::directory_of(path, &object)?,
-            ranges,
-            requested,
-            sticky: sticky.filter(|key| !key.is_empty()),
             object,
         })
+    }
+
+    /// Reads the requested address and the sticky key of the first pool of an overflow, for all of
+    /// its pools.
+    pub(crate) fn read_request(path: &str, pools: &mut [Self]) -> Result<(), Error> {
+        let keys = &pools[0].object;
+        let sticky = sticky(path, keys)?;
+        let requested: Option<String> = keys.read(path, "requested-ip")?;
+        for pool in pools.iter_mut() {
+            pool.sticky.clone_from(&sticky);
+        }
+        if let Some(text) = requested {
+            let (at, ip) = requested_of(&text, pools)
+                .map_err(|why| Error::config(format!("{path}.requested-ip: {why}")))?;
+            pools[at].requested = Some(ip);
+        }
+        Ok(())
     }
 
     /// The value of any key, as the selector wrote it.
@@ -83,8 +107,11 @@ impl Pool {
     /// The name of its rotation, in the file `last_reserved_ip.<name>`: the pool's name, or its
     /// place among those of an ADD.
     pub fn rotation(&self, place: usize) -> String {
-        let name = self.name.as_ref();
-        name.map_or_else(|| place.to_string(), ToString::to_string)
+        match (&self.name, self.nth) {
+            (Some(name), _) => name.to_string(),
+            (None, 0) => place.to_string(),
+            (None, nth) => format!("{place}.{nth}"),
+        }
     }
 
     /// The addresses that it gives, in the order in which they are tried: from the sticky key's
@@ -122,32 +149,34 @@ impl Pool {
         }
     }
 
-    /// Refuses a pool that has no address to give even if nothing is reserved.
-    ///
-    /// # Errors
-    ///
-    /// Code 50: all of its addresses are excluded, and none is requested.
-    pub fn refuse_empty(&self, network: &NetworkName, place: usize) -> Result<(), Error> {
-        if self.requested.is_none() && self.ranges.capacity() == 0 {
-            return Err(self.exhausted(network, place, code::UNAVAILABLE));
-        }
-        Ok(())
+    /// True if it has no address to give even if nothing is reserved: all are excluded, and none is
+    /// requested.
+    pub fn is_empty(&self) -> bool {
+        self.requested.is_none() && self.ranges.capacity() == 0
     }
 
-    /// The error, of this code, that the pool has no address left.
-    pub fn exhausted(&self, network: &NetworkName, place: usize, code: u64) -> Error {
+    /// The message that the pool has no address left.
+    pub fn exhausted(&self, network: &NetworkName, place: usize) -> String {
         let excluded = match self.ranges.excluded() {
             0 => String::new(),
             excluded => format!(", {excluded} are excluded"),
         };
-        Error::new(
-            code,
-            format!(
-                "{} has no address left: all {} are reserved{excluded}",
-                self.describe(network, place),
-                self.ranges.capacity()
-            ),
+        format!(
+            "{} has no address left: all {} are reserved{excluded}",
+            self.describe(network, place),
+            self.ranges.capacity()
         )
+    }
+}
+
+fn sticky(path: &str, entry: &Object) -> Result<Option<String>, Error> {
+    let sticky: Option<String> = entry.read(path, "sticky")?;
+    match sticky {
+        Some(key) if key.len() > LONGEST_STICKY_KEY => Err(Error::config(format!(
+            "{path}.sticky: \"{}\" is longer than {LONGEST_STICKY_KEY} bytes",
+            Excerpt(&key)
+        ))),
+        key => Ok(key.filter(|key| !key.is_empty())),
     }
 }
 
@@ -161,16 +190,20 @@ fn space(path: &str, entry: &Object) -> Result<Option<NetworkName>, Error> {
     }
 }
 
-fn requested_of(text: &str, ranges: &RangeSet) -> Result<IpAddr, String> {
+/// The requested address, with the index of the pool that contains it.
+fn requested_of(text: &str, pools: &[Pool]) -> Result<(usize, IpAddr), String> {
     let ip = parse_address(text).ok_or_else(|| format!("{text:?} is no IP address"))?;
-    let range = ranges
-        .range_of(ip)
-        .ok_or_else(|| format!("{ip} is not in the pool, {ranges}"))?;
-    let ip = ranges.in_family(ip);
-    if ip == range.gateway() {
-        return Err(format!("{ip} is the gateway of {}", range.subnet()));
+    let at = pools.iter().position(|pool| pool.ranges.contains(ip));
+    let at = at.ok_or_else(|| {
+        let ranges: Vec<String> = pools.iter().map(|pool| pool.ranges.to_string()).collect();
+        format!("{ip} is not in the pool, {}", ranges.join(" or "))
+    })?;
+    let ip = pools[at].ranges.in_family(ip);
+    let mut gateways = pools.iter().flat_map(|pool| pool.ranges.gateways());
+    match gateways.find(|(gateway, _)| *gateway == ip) {
+        Some((_, subnet)) => Err(format!("{ip} is the gateway of {subnet}")),
+        None => Ok((at, ip)),
     }
-    Ok(ip)
 }
 
 #[cfg(test)]

@@ -5,7 +5,11 @@ use cni::{Error, Object};
 use crate::{ADDRESS_KEYS, Range, RangeSet, exclude};
 
 /// Reads the ranges of a pool, without what the pool or a range excludes.
-pub(crate) fn read(path: &str, pool: &Object) -> Result<RangeSet, Error> {
+///
+/// # Errors
+///
+/// Code 7, naming the key and the value; `path` is the pool's name in messages.
+pub fn ranges_of_pool(path: &str, pool: &Object) -> Result<RangeSet, Error> {
     let is_one = ADDRESS_KEYS.iter().any(|key| is_set(pool, key));
     match pool.read::<Vec<Object>>(path, "ranges")? {
         Some(_) if is_one => Err(Error::config(format!(

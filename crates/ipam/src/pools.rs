@@ -7,8 +7,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::Pool;
 use crate::disjoint::Disjoint;
+use crate::gateways::{self, refuse_missing_gateway};
+use crate::{Overflow, Pool, overflow};
 
 /// The key of a result.
 const KEY: &str = "pools";
@@ -75,44 +76,68 @@ impl Pools {
         self.0
     }
 
-    /// The pools of all entries.
+    /// The pools of all entries, of a call with this configuration. None gives a gateway of another
+    /// one.
     ///
     /// # Errors
     ///
-    /// Code 7, naming the key and the value, for an invalid pool, and for two that overlap: one
-    /// attachment would get two addresses that a definition meant for different pools.
-    pub fn read(self) -> Result<Vec<Pool>, Error> {
-        let mut pools: Vec<Pool> = Vec::with_capacity(self.0.len());
+    /// Code 7, naming the key and the value, for an invalid pool; for two that overlap: one
+    /// attachment would get two addresses that a definition meant for different pools; for the
+    /// request of a gateway; for a pool without a gateway beside a main plugin that takes one.
+    pub fn read(self, config: &NetworkConfig) -> Result<Vec<Overflow>, Error> {
+        let entries = self.0.into_iter().enumerate();
+        let read = entries.map(|(i, entry)| Overflow::read(&path(i), entry));
+        let mut read = read.collect::<Result<Vec<Overflow>, Error>>()?;
+        let mut all: Vec<(String, &mut Pool)> = Vec::new();
+        for (i, overflow) in read.iter_mut().enumerate() {
+            let pools = overflow.all_mut().enumerate();
+            all.extend(pools.map(|(nth, pool)| (path_of(i, nth), pool)));
+        }
         let mut disjoint = Disjoint::default();
-        for (i, entry) in self.0.into_iter().enumerate() {
-            let path = path(i);
-            let pool = Pool::read(&path, entry)?;
-            if let Err(earlier) = disjoint.add(&pool.ranges, i) {
+        for (at, (path, pool)) in all.iter().enumerate() {
+            refuse_missing_gateway(path, &pool.ranges, config)?;
+            if let Err(earlier) = disjoint.add(&pool.ranges, at) {
+                let (path_of_earlier, earlier) = &all[earlier];
                 return Err(Error::config(format!(
-                    "{path}: {} overlaps {} of {}",
-                    pool.ranges,
-                    pools[earlier].ranges,
-                    self::path(earlier)
+                    "{path}: {} overlaps {} of {path_of_earlier}",
+                    pool.ranges, earlier.ranges
                 )));
             }
-            pools.push(pool);
         }
-        Ok(pools)
+        gateways::keep_free(&mut all, &disjoint)?;
+        Ok(read)
+    }
+
+    /// Each pool of the entries, also of their `or`, with its name in messages, for DEL and GC: an
+    /// unreadable one is logged and skipped, so that everything else can be released.
+    pub fn each(&self) -> Vec<(String, Object)> {
+        let mut each = Vec::new();
+        for (i, entry) in self.0.iter().enumerate() {
+            each.push((path(i), entry.clone()));
+            let or = overflow::objects(&path(i), entry).unwrap_or_else(|error| {
+                skip(&error);
+                Vec::new()
+            });
+            let or = or.into_iter().enumerate();
+            each.extend(or.map(|(nth, pool)| (path_of(i, nth + 1), pool)));
+        }
+        each
     }
 
     /// The directories of the pools' reservations, for DEL and GC. An unreadable entry is logged
     /// and skipped, so that everything else can be released.
     pub fn directories(&self, network: &NetworkName) -> BTreeSet<NetworkName> {
-        let skip = |error: &Error| {
-            tracing::warn!(%error, "going on without this pool, so that addresses are released");
-        };
-        let entries = self.0.iter().enumerate();
-        let directories = entries.map(|(i, entry)| Pool::directory_of(&path(i), entry));
+        let each = self.each().into_iter();
+        let directories = each.map(|(path, pool)| Pool::directory_of(&path, &pool));
         directories
             .filter_map(|directory| directory.inspect_err(skip).ok())
             .map(|directory| directory.unwrap_or_else(|| network.clone()))
             .collect()
     }
+}
+
+fn skip(error: &Error) {
+    tracing::warn!(%error, "going on without this pool, so that addresses are released");
 }
 
 fn list<T: DeserializeOwned>(result: &IpamResult, path: &str) -> Result<Vec<T>, Error> {
@@ -124,6 +149,14 @@ fn list<T: DeserializeOwned>(result: &IpamResult, path: &str) -> Result<Vec<T>, 
 
 fn path(index: usize) -> String {
     format!("prevResult.{KEY}[{index}]")
+}
+
+/// The name of an entry's pool: its own, or that of its `or` with this number, from 1.
+fn path_of(index: usize, nth: usize) -> String {
+    match nth.checked_sub(1) {
+        None => path(index),
+        Some(of_or) => format!("{}.or[{of_or}]", path(index)),
+    }
 }
 
 #[cfg(test)]
@@ -175,9 +208,9 @@ mod tests {
     #[test]
     fn pools_that_overlap_are_refused_whatever_their_directories() {
         let pools = |list: &str| {
-            let pools = Pools::of_call(&config(&format!(r#"{{"pools":[{list}]}}"#)));
-            pools
-                .and_then(Pools::read)
+            let config = config(&format!(r#"{{"pools":[{list}]}}"#));
+            Pools::of_call(&config)
+                .and_then(|pools| pools.read(&config))
                 .map(|pools| pools.len())
                 .map_err(|error| error.msg)
         };
@@ -193,6 +226,45 @@ mod tests {
             Err("prevResult.pools[0].ranges is missing, and subnet is, too".to_owned())
         );
         assert_eq!(pools(""), Ok(0));
+    }
+
+    #[test]
+    fn a_gateway_of_one_pool_is_not_given_from_another_requested_or_not() {
+        let read = |keys: &str| {
+            let first = format!(r#"{{"subnet":"10.0.0.0/28","rangeEnd":"10.0.0.7"{keys}}}"#);
+            let second = r#"{"name":"b","subnet":"10.0.0.0/28","rangeStart":"10.0.0.8","gateway":"10.0.0.4"}"#;
+            let config = config(&format!(r#"{{"pools":[{first},{second}]}}"#));
+            Pools::of_call(&config)?.read(&config)
+        };
+        let pools = read("").unwrap();
+        let ranges = &pools[0].all()[0].ranges;
+        let gives = |ip: &str| ranges.gives(ip.parse().unwrap());
+        assert!(!gives("10.0.0.4") && gives("10.0.0.5"));
+        assert_eq!(ranges.capacity(), 5);
+        let requested = read(r#","requested-ip":"10.0.0.4""#).unwrap_err();
+        assert_eq!(
+            requested.msg,
+            "prevResult.pools[0].requested-ip: 10.0.0.4 is the gateway of 10.0.0.0/28"
+        );
+    }
+
+    #[test]
+    fn the_pools_of_or_are_pools_of_the_call() {
+        let read = |or: &str| {
+            let entry = format!(r#"{{"name":"a","subnet":"10.0.0.0/29","or":[{or}]}}"#);
+            let config = config(&format!(
+                r#"{{"pools":[{entry},{{"subnet":"10.2.0.0/29"}}]}}"#
+            ));
+            let pools = Pools::of_call(&config)?;
+            let directories = pools.directories(config.name());
+            pools.read(&config).map(|_| directories)
+        };
+        let directories = read(r#"{"name":"b","space":"red","subnet":"10.1.0.0/29"}"#).unwrap();
+        let names: Vec<&str> = directories.iter().map(NetworkName::as_str).collect();
+        assert_eq!(names, ["net", "pools", "red"]);
+        let overlap = read(r#"{"name":"b","subnet":"10.2.0.0/24"}"#).unwrap_err();
+        let expected = "prevResult.pools[1]: 10.2.0.1-10.2.0.6 overlaps 10.2.0.1-10.2.0.254 of prevResult.pools[0].or[0]";
+        assert_eq!(overlap.msg, expected);
     }
 
     #[test]

@@ -14,6 +14,9 @@ use crate::{Interval, exclude, parse_subnet};
 /// them. An empty text counts as missing, except for the subnet.
 pub const ADDRESS_KEYS: [&str; 4] = ["subnet", "rangeStart", "rangeEnd", "gateway"];
 
+/// Value of `gateway` for a range without one.
+pub const NO_GATEWAY: &str = "none";
+
 /// All keys of a range: [`ADDRESS_KEYS`] and `exclude`.
 pub const RANGE_KEYS: [&str; 5] = {
     let [subnet, start, end, gateway] = ADDRESS_KEYS;
@@ -21,12 +24,13 @@ pub const RANGE_KEYS: [&str; 5] = {
 };
 
 /// A range, valid by the rules of host-local (`backend/allocator/range.go`,
-/// `Canonicalize`).
+/// `Canonicalize`). One without a gateway may have a subnet of one or two addresses, and gives
+/// each of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     subnet: IpNet,
     addresses: Interval,
-    gateway: IpAddr,
+    gateway: Option<IpAddr>,
     excluded: Vec<Interval>,
     given: Vec<Interval>,
 }
@@ -52,7 +56,8 @@ impl Range {
         let text = |key| object.read::<String>(path, key);
         let invalid = |key: &str, why: String| Error::config(format!("{path}.{key}: {why}"));
         let subnet: String = object.required(path, "subnet")?;
-        let subnet = read_subnet(&subnet).map_err(|why| invalid("subnet", why))?;
+        let has_gateway = text("gateway")?.is_none_or(|gateway| gateway != NO_GATEWAY);
+        let subnet = read_subnet(&subnet, has_gateway).map_err(|why| invalid("subnet", why))?;
         let v4 = subnet.addr().is_ipv4();
         let address = |key| -> Result<Option<IpAddr>, Error> {
             text(key)?
@@ -63,7 +68,6 @@ impl Range {
                 })
                 .transpose()
         };
-        let second = successor(subnet.network());
         let start = address("rangeStart")?;
         let end = address("rangeEnd")?;
         for (key, ip) in [("rangeStart", start), ("rangeEnd", end)] {
@@ -71,10 +75,14 @@ impl Range {
                 return Err(invalid(key, format!("{ip} is not in the subnet {subnet}")));
             }
         }
-        let (start, end) = (start.unwrap_or(second), end.unwrap_or(last_to_give(subnet)));
+        let [first, last] = edges(subnet);
+        let (start, end) = (start.unwrap_or(first), end.unwrap_or(last));
         let addresses = Interval::new(start, end)
             .ok_or_else(|| invalid("rangeStart", format!("{start} is after rangeEnd, {end}")))?;
-        let gateway = address("gateway")?.unwrap_or(second);
+        let gateway = match has_gateway {
+            true => Some(address("gateway")?.unwrap_or(first)),
+            false => None,
+        };
         let own = exclude::read(path, object)?;
         let excluded = own
             .iter()
@@ -82,7 +90,7 @@ impl Range {
             .filter_map(|excluded| excluded.in_family(v4)?.intersection(addresses));
         let excluded = Interval::merged(excluded.collect());
         let mut holes = excluded.clone();
-        holes.extend(Interval::new(gateway, gateway));
+        holes.extend(gateway.and_then(|gateway| Interval::new(gateway, gateway)));
         let given = addresses.without(&Interval::merged(holes));
         Ok(Self {
             subnet,
@@ -104,8 +112,8 @@ impl Range {
         self.addresses
     }
 
-    /// The gateway, which is never given.
-    pub fn gateway(&self) -> IpAddr {
+    /// The gateway, which is never given; `None` for a range without one.
+    pub fn gateway(&self) -> Option<IpAddr> {
         self.gateway
     }
 
@@ -115,15 +123,32 @@ impl Range {
     }
 
     /// The addresses that are given without request, in ascending order: neither
-    /// excluded nor the gateway.
+    /// excluded nor a gateway of the call's pools.
     pub fn given(&self) -> &[Interval] {
         &self.given
     }
 
     /// True if the address is given without request.
     pub fn gives(&self, ip: IpAddr) -> bool {
+        self.given.get(self.part_of(ip)).is_some()
+    }
+
+    /// Gives the address no more: it is another range's gateway.
+    pub(crate) fn keep_free(&mut self, gateway: IpAddr) {
+        let at = self.part_of(gateway);
+        if let Some(part) = self.given.get(at) {
+            let left = part.without(Interval::new(gateway, gateway).as_slice());
+            self.given.splice(at..=at, left);
+        }
+    }
+
+    /// The index of the given part that contains the address; behind the last one if none does.
+    fn part_of(&self, ip: IpAddr) -> usize {
         let at = self.given.partition_point(|part| part.last() < ip);
-        self.given.get(at).is_some_and(|part| part.contains(ip))
+        match self.given.get(at) {
+            Some(part) if part.contains(ip) => at,
+            _ => self.given.len(),
+        }
     }
 
     /// Number of addresses that are given without request.
@@ -140,7 +165,7 @@ impl fmt::Display for Range {
     }
 }
 
-fn read_subnet(text: &str) -> Result<IpNet, String> {
+fn read_subnet(text: &str, has_gateway: bool) -> Result<IpNet, String> {
     let subnet =
         parse_subnet(text).ok_or_else(|| format!("{text:?} is no subnet (such as 10.1.0.0/16)"))?;
     if matches!(subnet.addr(), IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some()) {
@@ -148,8 +173,10 @@ fn read_subnet(text: &str) -> Result<IpNet, String> {
             "{text:?} is an IPv4 subnet written as IPv6; write it as IPv4"
         ));
     }
-    if subnet.prefix_len() > subnet.max_prefix_len() - 2 {
-        return Err(format!("{text:?} is too small to give addresses from"));
+    if has_gateway && is_link(subnet) {
+        return Err(format!(
+            "{text:?} is too small to give addresses from beside a gateway"
+        ));
     }
     if subnet.addr() != subnet.network() {
         return Err(format!(
@@ -160,10 +187,19 @@ fn read_subnet(text: &str) -> Result<IpNet, String> {
     Ok(subnet)
 }
 
-fn last_to_give(subnet: IpNet) -> IpAddr {
+/// True for a subnet of one or two addresses.
+fn is_link(subnet: IpNet) -> bool {
+    subnet.prefix_len() > subnet.max_prefix_len() - 2
+}
+
+/// The first and the last address that are given by default: neither the subnet's own nor IPv4's
+/// broadcast address, which a subnet of one or two addresses doesn't have (RFC 3021, RFC 6164).
+fn edges(subnet: IpNet) -> [IpAddr; 2] {
+    let (first, last) = (subnet.network(), subnet.broadcast());
     match subnet {
-        IpNet::V4(v4) => predecessor(v4.broadcast().into()),
-        IpNet::V6(v6) => v6.broadcast().into(),
+        _ if is_link(subnet) => [first, last],
+        IpNet::V4(_) => [successor(first), predecessor(last)],
+        IpNet::V6(_) => [successor(first), last],
     }
 }
 
@@ -180,18 +216,18 @@ mod tests {
     fn the_defaults_are_those_of_host_local() {
         let v4 = range("10.1.0.0/16").unwrap();
         assert_eq!(v4.to_string(), "10.1.0.1-10.1.255.254");
-        assert_eq!(v4.gateway().to_string(), "10.1.0.1");
+        assert_eq!(v4.gateway().unwrap().to_string(), "10.1.0.1");
         assert_eq!(v4.capacity(), 65533);
         let v6 = range("fd00:1::/112").unwrap();
         assert_eq!(v6.to_string(), "fd00:1::1-fd00:1::ffff");
-        assert_eq!(v6.gateway().to_string(), "fd00:1::1");
+        assert_eq!(v6.gateway().unwrap().to_string(), "fd00:1::1");
     }
 
     #[test]
     fn what_is_given_is_kept() {
         let read = range("10.0.0.0/24 10.0.0.0 10.0.0.255 192.168.0.1").unwrap();
         assert_eq!(read.to_string(), "10.0.0.0-10.0.0.255");
-        assert_eq!(read.gateway().to_string(), "192.168.0.1");
+        assert_eq!(read.gateway().unwrap().to_string(), "192.168.0.1");
         assert_eq!(read.capacity(), 256);
     }
 
@@ -213,6 +249,30 @@ mod tests {
         let v6 = range("::/64 ::ffff:10.0.0.7 ::ffff:10.0.0.9 - ::ffff:10.0.0.8").unwrap();
         assert_eq!(v6.to_string(), "::ffff:10.0.0.7-::ffff:10.0.0.9");
         assert_eq!(v6.capacity(), 2);
+    }
+
+    #[test]
+    fn without_a_gateway_none_is_kept_free_and_one_address_is_enough() {
+        for (subnet, addresses, capacity) in [
+            ("10.0.0.0/29", "10.0.0.1-10.0.0.6", 6),
+            ("10.0.0.0/30", "10.0.0.1-10.0.0.2", 2),
+            ("10.0.0.4/31", "10.0.0.4-10.0.0.5", 2),
+            ("255.255.255.255/32", "255.255.255.255-255.255.255.255", 1),
+            ("fd00::/126", "fd00::1-fd00::3", 3),
+            ("fd00::2/127", "fd00::2-fd00::3", 2),
+            ("fd00::7/128", "fd00::7-fd00::7", 1),
+        ] {
+            let read = range(&format!("{subnet} - - none")).unwrap();
+            assert_eq!(
+                (read.to_string().as_str(), read.gateway()),
+                (addresses, None)
+            );
+            assert_eq!(read.capacity(), capacity, "{subnet}");
+        }
+        let part = range("10.0.0.4/31 10.0.0.5 - none").unwrap();
+        assert_eq!(part.to_string(), "10.0.0.5-10.0.0.5");
+        let outside = range("10.0.0.4/31 - 10.0.0.6 none").unwrap_err();
+        assert!(outside.contains("is not in the subnet"), "{outside}");
     }
 
     #[test]
@@ -277,11 +337,11 @@ mod tests {
             ),
             (
                 "10.0.0.0/31",
-                "subnet: \"10.0.0.0/31\" is too small to give addresses from",
+                "subnet: \"10.0.0.0/31\" is too small to give addresses from beside a gateway",
             ),
             (
                 "fd00::/127",
-                "subnet: \"fd00::/127\" is too small to give addresses from",
+                "subnet: \"fd00::/127\" is too small to give addresses from beside a gateway",
             ),
             (
                 "10.0.0.5/24",

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use cni::{Error, Object};
+use ipnet::IpNet;
 
 use crate::disjoint::Disjoint;
 use crate::interval::in_family;
@@ -53,7 +54,27 @@ impl RangeSet {
         if ranges.is_empty() {
             return Err(Error::config(format!("{path}: the range set is empty")));
         }
+        for i in 0..ranges.len() {
+            let Some(gateway) = ranges[i].gateway() else {
+                continue;
+            };
+            if let Some(at) = disjoint.owner(gateway).filter(|at| *at != i) {
+                ranges[at].keep_free(gateway);
+            }
+        }
         Ok(Self(ranges))
+    }
+
+    /// The gateways of the ranges, each with its subnet.
+    pub fn gateways(&self) -> impl Iterator<Item = (IpAddr, IpNet)> {
+        let ranges = self.0.iter();
+        ranges.filter_map(|range| Some((range.gateway()?, range.subnet())))
+    }
+
+    /// Gives the address no more: it is the gateway of another set.
+    pub(crate) fn keep_free(&mut self, gateway: IpAddr) {
+        let ranges = self.0.iter_mut();
+        ranges.for_each(|range| range.keep_free(gateway));
     }
 
     /// The ranges, in order.
@@ -133,6 +154,20 @@ mod tests {
         assert_eq!(each.len(), 3 + 5);
         assert!(each.iter().all(|ip| set.gives(*ip)));
         assert_eq!((set.excluded(), set.capacity()), (2, 8));
+    }
+
+    #[test]
+    fn a_gateway_of_one_range_is_not_given_from_another() {
+        let set = set("10.0.0.0/28 - 10.0.0.5, 10.0.0.0/28 10.0.0.8 - 10.0.0.4").unwrap();
+        let given: Vec<String> = set.given().map(|part| part.to_string()).collect();
+        let expected = [
+            "10.0.0.2-10.0.0.3",
+            "10.0.0.5-10.0.0.5",
+            "10.0.0.8-10.0.0.14",
+        ];
+        assert_eq!(given, expected);
+        assert!(!set.gives("10.0.0.4".parse().unwrap()));
+        assert_eq!(set.capacity(), 10);
     }
 
     #[test]

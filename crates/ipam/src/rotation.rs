@@ -266,7 +266,7 @@ mod tests {
                 .ranges()
                 .iter()
                 .flat_map(|range| {
-                    let never = move |ip| ip == range.gateway() || range.excluded()[..].iter().any(|hole| hole.contains(ip));
+                    let never = move |ip| Some(ip) == range.gateway() || range.excluded()[..].iter().any(|hole| hole.contains(ip));
                     range.addresses().iter().map(move |ip| (ip, !never(ip)))
                 })
                 .collect();

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
+use std::iter;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use chain::record::ListedRecord;
 use cni::{Call, Environment, NetworkConfig, NetworkName, Object};
 use docker_ipam_delegated::records::Line;
-use ipam::{IpNet, Pool};
+use ipam::{IpNet, Overflow, Pool, Pools, overflow};
 
 use crate::network::{HOST_LOCAL, Network, RANGES, RULES};
 use crate::output::joined;
@@ -149,8 +150,11 @@ pub(crate) fn of_ranges(
     environment: &Environment,
 ) -> Result<Vec<Pool>, String> {
     let call = Call::new(config.without_call(), environment);
-    let pools = ipam_ds_ranges::pools(&call).map_err(|error| error.msg)?;
-    with_ranges("pools", pools)
+    let pools = ipam_ds_ranges::pools(&call);
+    // Each call has all of them.
+    let read = pools.and_then(|pools| Pools::new(pools).read(config));
+    let read = read.map_err(|error| error.msg)?;
+    Ok(read.into_iter().flat_map(Overflow::into_all).collect())
 }
 
 /// The pools of the catalogue, of the configuration and of `ipam.poolsDir`, or those of an
@@ -184,13 +188,18 @@ pub(crate) fn space_of(pool: &Pool) -> Option<NetworkName> {
     serde_json::from_str(pool.get("space")?.get()).ok()
 }
 
-/// The pools that have ranges. An allocator knows any other by its name.
-pub(crate) fn with_ranges(path: &str, objects: Vec<Object>) -> Result<Vec<Pool>, String> {
-    let numbered = objects.into_iter().enumerate();
-    numbered
-        .filter(|(_, pool)| Pool::has_ranges(pool))
-        .map(|(i, pool)| Pool::read(&format!("{path}[{i}]"), pool).map_err(|error| error.msg))
-        .collect()
+/// The pools that have ranges, also those behind an `or`. An allocator knows any other by its name.
+pub(crate) fn with_ranges(path: &str, entries: Vec<Object>) -> Result<Vec<Pool>, String> {
+    let mut pools = Vec::new();
+    for (i, entry) in entries.into_iter().enumerate() {
+        let path = format!("{path}[{i}]");
+        let or = overflow::objects(&path, &entry).map_err(|error| error.msg)?;
+        if iter::once(&entry).chain(&or).all(Pool::has_ranges) {
+            let read = Overflow::read(&path, entry).map_err(|error| error.msg)?;
+            pools.extend(read.into_all());
+        }
+    }
+    Ok(pools)
 }
 
 #[cfg(test)]

@@ -122,10 +122,11 @@ pub struct PoolSpec {
 #[derive(KubeSchema, Clone, Debug, Default, Serialize, Deserialize)]
 #[x_kube(validation = Rule::new(START_RULE).message("rangeStart must be in the subnet"))]
 #[x_kube(validation = Rule::new(END_RULE).message("rangeEnd must be in the subnet"))]
+#[x_kube(validation = Rule::new(SIZE_RULE).message("a subnet must have room for a gateway, at least a /30 (IPv4) or a /126 (IPv6), unless the gateway is none"))]
 #[serde(rename_all = "camelCase")]
 pub struct RangeSpec {
-    /// The subnet in CIDR notation, without host bits, at least a /30 (IPv4) or a /126 (IPv6), such
-    /// as 10.40.0.0/16.
+    /// The subnet in CIDR notation, without host bits, such as 10.40.0.0/16: at least a /30 (IPv4) or
+    /// a /126 (IPv6), unless the gateway is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "subnet")]
     pub subnet: Option<String>,
@@ -137,9 +138,9 @@ pub struct RangeSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "address")]
     pub range_end: Option<String>,
-    /// An address that is never given; by default the subnet's second one.
+    /// An address that is never given, by default the subnet's second one; or none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "address")]
+    #[schemars(schema_with = "gateway")]
     pub gateway: Option<String>,
     /// Addresses that are given only on request: 10.40.0.5, 10.40.0.64/28 or
     /// 10.40.0.10-10.40.0.20.
@@ -152,6 +153,9 @@ const START_RULE: &str = "!has(self.rangeStart) || !isIP(self.rangeStart) || !ha
     !isCIDR(self.subnet) || cidr(self.subnet).containsIP(self.rangeStart)";
 const END_RULE: &str = "!has(self.rangeEnd) || !isIP(self.rangeEnd) || !has(self.subnet) || \
     !isCIDR(self.subnet) || cidr(self.subnet).containsIP(self.rangeEnd)";
+
+const SIZE_RULE: &str = "!has(self.subnet) || !isCIDR(self.subnet) || (has(self.gateway) && self.gateway == 'none') || \
+    cidr(self.subnet).prefixLength() <= (cidr(self.subnet).ip().family() == 4 ? 30 : 126)";
 
 const FAMILY_RULE: &str = "self.all(range, !has(range.subnet) || !isCIDR(range.subnet) || \
     !has(self[0].subnet) || !isCIDR(self[0].subnet) || \
@@ -167,21 +171,24 @@ fn subnet(_: &mut SchemaGenerator) -> Schema {
         "x-kubernetes-validations": [
             {"rule": "isCIDR(self)", "message": "it must be a subnet in CIDR notation, such as 10.40.0.0/16"},
             {"rule": "!isCIDR(self) || cidr(self).masked() == cidr(self)", "message": "a subnet must not have host bits"},
-            {
-                "rule": "!isCIDR(self) || cidr(self).prefixLength() <= (cidr(self).ip().family() == 4 ? 30 : 126)",
-                "message": "a subnet must have room for two addresses, at least a /30 (IPv4) or a /126 (IPv6)",
-            },
         ],
     })
 }
 
 fn address(_: &mut SchemaGenerator) -> Schema {
+    address_by("self == '' || isIP(self)", "it must be an IP address")
+}
+
+fn gateway(_: &mut SchemaGenerator) -> Schema {
+    let rule = "self == '' || self == 'none' || isIP(self)";
+    address_by(rule, "it must be an IP address, or none")
+}
+
+fn address_by(rule: &str, message: &str) -> Schema {
     json_schema!({
         "type": "string",
         "maxLength": 39,
-        "x-kubernetes-validations": [
-            {"rule": "self == '' || isIP(self)", "message": "it must be an IP address"},
-        ],
+        "x-kubernetes-validations": [{"rule": rule, "message": message}],
     })
 }
 

@@ -45,7 +45,11 @@ fn invalid_pools_are_refused(api: &KubernetesApi) {
         ),
         (json!({"subnet": "10.0.0.0"}), "a subnet in CIDR notation"),
         (json!({"subnet": "10.0.0.1/24"}), "must not have host bits"),
-        (json!({"subnet": "10.0.0.0/31"}), "room for two addresses"),
+        (json!({"subnet": "10.0.0.0/31"}), "room for a gateway"),
+        (
+            in_ranges(json!({"subnet": "fd00::/127", "gateway": "fd00::1"})),
+            "room for a gateway",
+        ),
         (
             json!({"subnet": "10.0.0.0/24", "rangeStart": "10.0.1.1"}),
             "rangeStart must be in the subnet",
@@ -82,6 +86,9 @@ fn invalid_pools_are_refused(api: &KubernetesApi) {
         let output = api.try_create(&api.kubeconfig(), &pool("other", &definition));
         refused(&output, text);
     }
+    let links = json!([{"subnet": "10.2.0.0/31", "gateway": "none"}, {"subnet": "10.2.0.5/32", "gateway": "none"}]);
+    let links = pool("links", &json!({"ranges": links}));
+    allowed(&api.try_create(&api.kubeconfig(), &links));
 }
 
 /// Otherwise new containers would get the addresses of running ones.

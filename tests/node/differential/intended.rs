@@ -1,6 +1,10 @@
 //! Intended differences between `host-local` and ours in random calls.
 
+use std::collections::BTreeSet;
+
 use harness::Output;
+use ipam::Range;
+use serde_json::Value;
 
 use super::Files;
 use super::generator::Step;
@@ -9,10 +13,17 @@ use super::generator::Step;
 /// `docs/migrating-from-host-local.md`.
 pub(super) fn intended(
     step: &Step,
+    gateways: &BTreeSet<String>,
     before: &Files,
     [theirs, ours]: [&Output; 2],
     [their_files, our_files]: [&Files; 2],
 ) -> Option<&'static str> {
+    let mut new = their_files
+        .keys()
+        .filter(|name| !before.contains_key(*name));
+    if new.any(|name| gateways.contains(name)) {
+        return Some("one range's gateway in another range");
+    }
     let mine = format!("{}\r\n{}", step.container, step.ifname);
     let held_before = before.values().any(|content| *content == mine);
     let asks = step.args.is_some() || !step.keys.is_empty();
@@ -51,6 +62,24 @@ pub(super) fn intended(
     };
     (held_before && before.iter().all(released) && unchanged(before, our_files))
         .then_some("ADD fails at a later range set")
+}
+
+/// The gateways of all ranges of a configuration.
+pub(super) fn gateways(config: &Value) -> BTreeSet<String> {
+    let lists = [
+        &config["ipam"]["ranges"],
+        &config["runtimeConfig"]["ipRanges"],
+    ];
+    let sets = lists.iter().filter_map(|sets| sets.as_array()).flatten();
+    let ranges = sets.filter_map(Value::as_array).flatten();
+    ranges
+        .chain([&config["ipam"]])
+        .filter_map(|range| {
+            let range = serde_json::from_value(range.clone()).ok()?;
+            let range = Range::read("range", &range).ok()?;
+            Some(range.gateway()?.to_string())
+        })
+        .collect()
 }
 
 /// True if the same addresses are reserved as before.

@@ -9,7 +9,7 @@ use crate::call::{DelegateCall, Failure, InstalledDelegates, Kind, Outcome};
 use crate::chain::Chain;
 use crate::record::{AttachmentRecord, Intent, Line, RecordFile};
 use crate::run::earlier_add;
-use crate::run::merge::merge;
+use crate::run::merge::{answer, merge};
 use crate::run::steps::{self, FailedDelegate, OnFailure, Step};
 use crate::settings::AnswerMode;
 
@@ -18,7 +18,7 @@ const NOT_RECORDED: &str = "the attachment can't be recorded";
 
 impl Chain<'_> {
     /// ADD: runs the delegates in order. The result is the last one's, as it came, or,
-    /// with `"result": "merge"`, all of theirs.
+    /// with `"result": "merge"`, all of theirs; without `pools` and `facts`.
     ///
     /// # Errors
     ///
@@ -108,7 +108,8 @@ pub(crate) struct FailedAdd {
 
 impl Addition<'_, '_, '_> {
     /// Runs the delegates. Each receives the result of the one before it, or the merged results
-    /// of all before it. The last result is the chain's answer, which `deliver` receives.
+    /// of all before it. The last result, without what is for delegates only, is the chain's answer,
+    /// which `deliver` receives.
     /// If a delegate fails, it and all before it are undone. If `deliver` fails, all are undone.
     pub(crate) fn run(
         mut self,
@@ -123,9 +124,7 @@ impl Addition<'_, '_, '_> {
             let call = DelegateCall::new(name, Command::Add, config, raw);
             let result = match self.delegates.run(&call) {
                 Outcome::Result(output) => verified(output).and_then(|output| match &prev_result {
-                    Some(prev_result) if is_merged => {
-                        merge(prev_result, &output, config.version(), i == last)
-                    }
+                    Some(prev_result) if is_merged => merge(prev_result, &output, config.version()),
                     _ => Ok(output),
                 }),
                 Outcome::Nothing => Err(Failure::silent()),
@@ -139,7 +138,7 @@ impl Addition<'_, '_, '_> {
                 Err(failure) => return Err(self.roll_back(i, prev_result.as_ref(), &failure)),
             }
         }
-        let answer = prev_result.expect("a chain has at least one delegate");
+        let answer = answer(&prev_result.expect("a chain has at least one delegate"));
         let undelivered = if self.delegates.is_cancelled() {
             // The caller may have ended.
             Some(Failure::cancelled())

@@ -2,7 +2,7 @@
 
 use std::mem::take;
 
-use cni::{Dns, IpConfig, IpamResult, JsonOutput, Object, SpecVersion, is_field};
+use cni::{Dns, IpConfig, IpamResult, JsonOutput, Object, SpecVersion};
 use serde_json::Value;
 
 use crate::call::Failure;
@@ -11,9 +11,6 @@ use crate::call::Failure;
 /// without duplicates; the lists of `dns` likewise. Any other key has the result's value, or
 /// else that of `prevResult`.
 ///
-/// `pools` are for allocators: the chain's answer has them only if the last delegate
-/// prints them.
-///
 /// # Errors
 ///
 /// One of them is no result.
@@ -21,7 +18,6 @@ pub(crate) fn merge(
     prev_result: &JsonOutput,
     result: &JsonOutput,
     version: SpecVersion,
-    is_last: bool,
 ) -> Result<JsonOutput, Failure> {
     let read = |output: &JsonOutput| {
         IpamResult::read("result", output.json())
@@ -29,7 +25,7 @@ pub(crate) fn merge(
     };
     let (earlier, mut merged) = (read(prev_result)?, read(result)?);
     for (key, value) in earlier.others() {
-        if merged.other(key).is_none() && !(is_last && is_field(key, "pools")) {
+        if merged.other(key).is_none() {
             merged.set_other(key, value);
         }
     }
@@ -37,6 +33,23 @@ pub(crate) fn merge(
     merged.routes = joined(earlier.routes, merged.routes, value);
     merge_dns(earlier.dns, &mut merged.dns);
     Ok(JsonOutput::of_result(&merged, version))
+}
+
+/// Keys of a result that only delegates understand.
+const OF_DELEGATES: [&str; 2] = ["pools", "facts"];
+
+/// The chain's answer: the last result as it came, except for what only delegates understand.
+pub(crate) fn answer(last: &JsonOutput) -> JsonOutput {
+    let read = cni::read::<Object>("result", last.json());
+    let has_keys = |object: &Object| OF_DELEGATES.iter().any(|key| object.get(key).is_some());
+    let Some(mut object) = read.ok().filter(has_keys) else {
+        return last.clone();
+    };
+    for key in OF_DELEGATES {
+        object.remove(key);
+    }
+    let bytes = serde_json::to_vec(&object).expect("an object is JSON");
+    JsonOutput::try_from(bytes).expect("an object is JSON")
 }
 
 fn merge_dns(earlier: Dns, merged: &mut Dns) {
@@ -78,13 +91,7 @@ mod tests {
     }
 
     fn merged(earlier: &str, later: &str) -> Value {
-        let merged = merge(
-            &printed(earlier),
-            &printed(later),
-            SpecVersion::V1_0_0,
-            false,
-        )
-        .unwrap();
+        let merged = merge(&printed(earlier), &printed(later), SpecVersion::V1_0_0).unwrap();
         serde_json::from_str(merged.json().get()).unwrap()
     }
 
@@ -131,7 +138,7 @@ mod tests {
         let route = |dst: &str| format!(r#"{{"routes":[{{"dst":"{dst}","x":1e400}}]}}"#);
         let (one, two) = (route("10.0.0.0/8"), route("10.0.0.0/9"));
         let routes = |one: &str, two: &str| {
-            let merged = merge(&printed(one), &printed(two), SpecVersion::LATEST, true).unwrap();
+            let merged = merge(&printed(one), &printed(two), SpecVersion::LATEST).unwrap();
             merged.json().get().matches("dst").count()
         };
         assert_eq!(routes(&one, &two), 2);
@@ -139,15 +146,23 @@ mod tests {
     }
 
     #[test]
-    fn pools_are_kept_for_the_allocator_and_left_out_of_the_answer() {
-        let (selector, other) = (printed(r#"{"pools":[1],"x":1}"#), printed("{}"));
-        let merged = |is_last| {
-            let merged = merge(&selector, &other, SpecVersion::V1_0_0, is_last).unwrap();
-            let value: Value = serde_json::from_str(merged.json().get()).unwrap();
-            (value.get("pools").is_some(), value.get("x").is_some())
+    fn what_is_for_delegates_is_merged_for_them_and_left_out_of_the_answer() {
+        let (selector, other) = (
+            printed(r#"{"pools":[1],"facts":{"a":"b"},"x":1}"#),
+            printed("{}"),
+        );
+        let merged = merge(&selector, &other, SpecVersion::V1_0_0).unwrap();
+        let keys = |output: &JsonOutput| {
+            let object: Object = serde_json::from_str(output.json().get()).unwrap();
+            ["pools", "facts", "x"].map(|key| object.get(key).is_some())
         };
-        assert_eq!(merged(false), (true, true));
-        assert_eq!(merged(true), (false, true));
+        assert_eq!(keys(&merged), [true; 3]);
+        assert_eq!(keys(&answer(&merged)), [false, false, true]);
+        let as_it_came = "{ \"ips\": [],\n\"x\": 1.50 }\n";
+        assert_eq!(
+            answer(&printed(as_it_came)).as_bytes(),
+            as_it_came.as_bytes()
+        );
     }
 
     #[test]
@@ -156,7 +171,6 @@ mod tests {
             &printed(r#"{"ips":{}}"#),
             &printed("{}"),
             SpecVersion::LATEST,
-            true,
         );
         assert!(error.is_err());
     }

@@ -163,8 +163,15 @@ fn fatal(step: &Step<'_>, command: Command, failure: &Failure) -> Option<Error> 
         tracing::warn!(delegate = %name, %command, %error, "ignoring output that is no result");
         return None;
     }
-    if command == Command::Del && recorded.is_some() && name.holds_nothing() {
-        tracing::warn!(delegate = %name, %command, %error, "going on with its recorded result");
+    let is_dispensable = match command {
+        Command::Del => recorded.is_some() && name.holds_nothing(),
+        // What a facts delegate has found on ADD counts. GC has no container.
+        Command::Check => recorded.is_some() && name.finds_facts(),
+        Command::Gc => name.finds_facts(),
+        _ => false,
+    };
+    if is_dispensable {
+        tracing::warn!(delegate = %name, %command, %error, "going on with its recorded result, if any");
         return None;
     }
     Some(error)
@@ -276,6 +283,43 @@ mod tests {
                     format!("{command} last {now}"),
                 ]
             );
+        }
+    }
+
+    #[test]
+    fn a_facts_delegate_that_fails_is_stood_in_for_by_its_record() {
+        let config = config("");
+        let names = names(&["ipam-df-x", "ipam-ds-x", "last"]);
+        let recorded = RawValue::from_string(r#"{"ips":[],"facts":{"rack":"r7"}}"#.to_owned());
+        let recorded = recorded.unwrap();
+        let mut steps: Vec<Step<'_>> = names.iter().map(|n| Step::new(n, &config)).collect();
+        let delegate = RecordedDelegate {
+            name: &names[0],
+            result: Some(&recorded),
+        };
+        for command in [Command::Del, Command::Check, Command::Gc] {
+            let script = Script::new(&[("ipam-df-x", command, None)]);
+            if command != Command::Gc {
+                steps[0] = Step::recorded(delegate, &config);
+            } else {
+                steps[0] = Step::new(&names[0], &config);
+            }
+            let failed = script.run(&names, &config, |delegates| {
+                super::run(delegates, command, None, &steps, None, OnFailure::Stop)
+            });
+            assert!(failed.is_empty(), "{command}");
+            let given = match command {
+                Command::Gc => "-",
+                _ => recorded.get(),
+            };
+            assert_eq!(script.log()[1], format!("{command} ipam-ds-x {given}"));
+        }
+        // Without a record, CHECK has no facts; and STATUS asks whether an ADD would have them.
+        for command in [Command::Check, Command::Status] {
+            let failing = [("ipam-df-x", command, None)];
+            let (script, stop) = (Script::new(&failing), OnFailure::Stop);
+            let failed = run(&script, command, &["ipam-df-x", "last"], "", stop);
+            assert_eq!(failed, ["ipam-df-x"]);
         }
     }
 

@@ -37,7 +37,10 @@ impl IpamDriver {
         let requested = requests::address(&request.address, subnet)?;
         let chain = self.chain_of(&pool).with_context(of_pool)?;
         let is_gateway = facts::is_for_gateway(&request.options);
-        let requested = requested.or(is_gateway.then_some(chain.gateway));
+        let requested = match requested {
+            None if is_gateway => Some(chain.gateway_of(&pool)?),
+            requested => requested,
+        };
         if let Some(ip) = requested {
             refuse_ends(subnet, ip)?;
         }
@@ -50,7 +53,7 @@ impl IpamDriver {
         // A gateway is its subnet's, whatever the networks of the subnet.
         let is_the_networks = |ip: &IpAddr| {
             // The chain gives its gateway to nobody.
-            let is_the_chains = pool.id.conflist.is_some() && *ip == chain.gateway;
+            let is_the_chains = pool.id.conflist.is_some() && chain.gateway == Some(*ip);
             is_the_chains || self.held.share_gateway(&pool, *ip)
         };
         let (ip, held) = match requested.filter(|ip| is_gateway && is_the_networks(ip)) {

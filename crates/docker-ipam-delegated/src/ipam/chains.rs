@@ -120,7 +120,7 @@ impl Chains {
             Outcome::Result(output) => {
                 let result = IpamResult::read("the selectors' result", output.json())?;
                 let mut chosen = Vec::new();
-                for pool in Pools::of_result(&result)?.into_entries() {
+                for (_, pool) in Pools::of_result(&result)?.each() {
                     chosen.extend(ranges(&pool)?.into_iter().map(|(_, range)| range));
                 }
                 return Ok(Some(chosen));

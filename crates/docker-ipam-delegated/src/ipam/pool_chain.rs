@@ -3,9 +3,9 @@
 
 use std::net::IpAddr;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use cni::{NetworkName, Object, code};
-use ipam::{Interval, IpNet, Range};
+use ipam::{Interval, IpNet, NO_GATEWAY, Range};
 
 use crate::ipam::chain_config;
 use crate::ipam::conflists;
@@ -22,8 +22,25 @@ pub(crate) struct PoolChain {
     pub(crate) network: NetworkName,
     /// True if the chain is told the subnet, false if its selectors choose it.
     pub(crate) is_given: bool,
-    /// The default gateway. A chain of a network configuration gives it to nobody.
-    pub(crate) gateway: IpAddr,
+    /// The default gateway, if there is one. A chain of a network configuration gives it to nobody.
+    pub(crate) gateway: Option<IpAddr>,
+}
+
+impl PoolChain {
+    /// The default gateway of the pool.
+    ///
+    /// # Errors
+    ///
+    /// The network configuration's pool has none.
+    pub(crate) fn gateway_of(&self, pool: &Pool) -> Result<IpAddr> {
+        let name = pool.id.conflist.as_ref().map_or("", NetworkName::as_str);
+        self.gateway.with_context(|| {
+            format!(
+                "conflist {name} has the gateway \"{NO_GATEWAY}\", and Docker needs one: --gateway, or \
+                 a gateway in the conflist"
+            )
+        })
+    }
 }
 
 impl IpamDriver {
@@ -39,7 +56,7 @@ impl IpamDriver {
             None => {
                 // As with Docker's own driver, the lowest address that is given.
                 let lowest = pool.given.map_or(id.subnet.addr(), Interval::first);
-                (chain_config::own(&self.arguments), false, lowest)
+                (chain_config::own(&self.arguments), false, Some(lowest))
             }
             Some(name) => {
                 let config = self.config_of(name)?;
@@ -89,7 +106,12 @@ impl IpamDriver {
     }
 
     /// The gateway of a subnet that is passed to the selectors.
-    fn given_gateway(&self, name: &NetworkName, config: &Object, pool: &Pool) -> Result<IpAddr> {
+    fn given_gateway(
+        &self,
+        name: &NetworkName,
+        config: &Object,
+        pool: &Pool,
+    ) -> Result<Option<IpAddr>> {
         let subnet = pool.id.subnet;
         let Some(chosen) = self.chains.ask(config, Some(subnet), &pool.id.options)? else {
             return Ok(whole(subnet)?.gateway());

@@ -74,7 +74,7 @@ impl Check<'_> {
         chain::versions(&delegate, version, self.environment).map_err(missing)
     }
 
-    /// Selectors have to be before the allocator.
+    /// Selectors have to be before the allocator, and facts before the selectors that use them.
     fn order(&mut self, network: &Network) {
         let names = &network.delegates;
         if names.iter().all(DelegateName::holds_nothing) {
@@ -92,6 +92,17 @@ impl Check<'_> {
                 format!("{ALLOCATOR} is the first one: no selector gives it pools"),
                 "\"ipam-ds-ranges\", or another selector, before it",
             );
+        }
+        let last_selector = names.iter().rposition(DelegateName::selects);
+        for (i, name) in names.iter().enumerate() {
+            if name.finds_facts() && last_selector.is_some_and(|selector| selector < i) {
+                self.add(
+                    Severity::Warning,
+                    &format!("ipam.delegates[{i}]"),
+                    format!("no selector behind {name} uses its facts"),
+                    format!("{name} before the selectors"),
+                );
+            }
         }
     }
 }

@@ -78,7 +78,7 @@ fn edges(range: &Range) -> Vec<(IpAddr, &'static str)> {
 
 /// What is wrong with the gateway of a range.
 fn gateway(range: &Range, all: &[PlacedPool]) -> Option<String> {
-    let (gateway, subnet) = (range.gateway(), range.subnet());
+    let (gateway, subnet) = (range.gateway()?, range.subnet());
     if gateway.is_unspecified() {
         return Some(format!("the gateway {gateway} is no router"));
     }
@@ -91,8 +91,15 @@ fn gateway(range: &Range, all: &[PlacedPool]) -> Option<String> {
         return Some(format!("the gateway {gateway} is outside of {subnet}"));
     }
     let ranges = all.iter().flat_map(|placed| placed.pool.ranges.ranges());
+    // It isn't given there, but the range seems to be meant otherwise.
+    let has_gateway_inside = |other: &&Range| {
+        let mut excluded = other.excluded().iter();
+        other.addresses().contains(gateway)
+            && other.gateway() != Some(gateway)
+            && !excluded.any(|excluded| excluded.contains(gateway))
+    };
     let mut others = ranges.filter(|other| *other != range);
-    let other = others.find(|other| other.gives(gateway))?;
+    let other = others.find(has_gateway_inside)?;
     Some(format!(
         "the gateway {gateway} of {range} is an address of {other}"
     ))

@@ -57,6 +57,8 @@ fn add_of(
     let (mut container, mut ifname) = ("ipamctl-explain", "eth0");
     let mut args = "IgnoreUnknown=1".to_owned();
     let (mut labels, mut annotations) = (Vec::new(), BTreeMap::new());
+    // `CNI_ARGS` can't have these.
+    let mut found = BTreeMap::new();
     for (key, value) in facts {
         match key.split_once(':') {
             Some(("label", key)) => labels.push(json!({"key": key, "value": value})),
@@ -65,6 +67,12 @@ fn add_of(
             }
             _ if key == "containerID" => container = value,
             _ if key == "ifname" => ifname = value,
+            Some(_) => {
+                found.insert(key, value);
+            }
+            None if key == "node" => {
+                found.insert(key, value);
+            }
             _ => args += &format!(";{key}={value}"),
         }
     }
@@ -77,10 +85,11 @@ fn add_of(
         .with("CNI_NETNS", "/run/netns/ipamctl-explain")
         .with("CNI_ARGS", args);
     let mut runtime = network.config.section("runtimeConfig")?.unwrap_or_default();
-    runtime.set(ipam_ds_rules::ANNOTATIONS, &annotations);
+    runtime.set(ipam::ANNOTATIONS, &annotations);
     let config = with_keys(&network.config, |config, _| {
         config.set("args", &json!({"cni": {"labels": labels}}));
         config.set("runtimeConfig", &runtime);
+        config.set("prevResult", &json!({"facts": found}));
     })?;
     Ok((environment, config))
 }

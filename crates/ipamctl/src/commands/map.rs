@@ -115,7 +115,7 @@ fn cell(ranges: &[&Range], taken: &[IpAddr], ip: IpAddr) -> char {
         return RESERVED;
     }
     // A gateway may be outside of its range.
-    if ranges.iter().any(|range| range.gateway() == ip) {
+    if ranges.iter().any(|range| range.gateway() == Some(ip)) {
         return GATEWAY;
     }
     match range {

@@ -31,7 +31,7 @@ const NAMES: [(&str, u8); 6] = [
 pub(crate) const CLIENT_ID: u8 = 61;
 
 /// Keys of a pool that only a chooser of addresses can honour, which is the server here.
-const REFUSED: [&str; 3] = ["owner", "requested-ip", "exclude"];
+const REFUSED: [&str; 4] = ["owner", "requested-ip", "exclude", "or"];
 
 /// A family of addresses, as `ipam.dhcp.families` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use cni::{Attachment, Call, Error, IpConfig, IpamResult, NetworkName, code};
-use ipam::{Completion, Pool, Pools, Range};
+use ipam::{Completion, Overflow, Pool, Pools, Range};
 use reservations::{DataDir, Reserved, State, Store, Stores};
 
 use crate::storage;
@@ -23,7 +23,8 @@ pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult
         return Err(ipam::without_pools());
     }
     let network = call.config.name();
-    let mut names: Vec<&NetworkName> = pools.iter().map(|pool| pool.directory(network)).collect();
+    let all = pools.iter().flat_map(Overflow::all);
+    let mut names: Vec<&NetworkName> = all.map(|pool| pool.directory(network)).collect();
     names.sort_unstable();
     names.dedup();
     let mut allocation = Allocation {
@@ -34,10 +35,10 @@ pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult
     let given = ipam::all_or_nothing(
         &mut allocation,
         pools.iter().enumerate(),
-        |allocation, (place, pool)| Ok((pool, allocation.give(place, pool)?)),
+        |allocation, (place, pools)| allocation.give(place, pools),
         |allocation, (pool, ip)| allocation.take_back(pool, ip.ip()),
     )?;
-    Ok(completion.with_ips(given.into_iter().map(|(_, ip)| ip)))
+    Ok(completion.with_addresses(given))
 }
 
 /// The parsed input of an ADD. No directory has been read yet.
@@ -45,7 +46,7 @@ pub(crate) struct Prepared<'a> {
     pub(crate) data_dir: DataDir<'a>,
     pub(crate) completion: Completion,
     /// Empty if no selector has put pools into `prevResult`.
-    pub(crate) pools: Vec<Pool>,
+    pub(crate) pools: Vec<Overflow>,
 }
 
 impl<'a> Prepared<'a> {
@@ -61,7 +62,7 @@ impl<'a> Prepared<'a> {
         Ok(Self {
             data_dir: storage::directories(call, &ipam)?,
             completion: Completion::read(config, &ipam)?,
-            pools: Pools::of_call(config)?.read()?,
+            pools: Pools::of_call(config)?.read(config)?,
         })
     }
 }
@@ -74,18 +75,21 @@ struct Allocation<'a> {
 }
 
 impl<'a> Allocation<'a> {
-    /// Reserves an address of the pool: the requested one, or the next free one.
-    fn give(&self, place: usize, pool: &Pool) -> Result<IpConfig, Error> {
-        let (ip, range) = match pool.requested {
-            Some(ip) => (ip, self.reserve_requested(ip, place, pool)?),
-            None => self.reserve_next(place, pool)?,
-        };
-        tracing::debug!(%ip, pool = pool.describe(self.network, place), "reserved");
-        Ok(IpConfig::new(
-            ip,
-            range.subnet().prefix_len(),
-            Some(range.gateway()),
-        ))
+    /// Reserves an address of the first pool that has one: the requested address, or the next free
+    /// one.
+    fn give<'p>(&self, place: usize, pools: &'p Overflow) -> Result<(&'p Pool, IpConfig), Error> {
+        for pool in pools.tried() {
+            let reserved = match pool.requested {
+                Some(ip) => Some((ip, self.reserve_requested(ip, place, pool)?)),
+                None => self.reserve_next(place, pool)?,
+            };
+            if let Some((ip, range)) = reserved {
+                tracing::debug!(%ip, pool = pool.describe(self.network, place), "reserved");
+                let prefix_len = range.subnet().prefix_len();
+                return Ok((pool, IpConfig::new(ip, prefix_len, range.gateway())));
+            }
+        }
+        Err(pools.exhausted(self.network, place, code::TRY_AGAIN_LATER))
     }
 
     /// Releases an address of this ADD.
@@ -130,21 +134,22 @@ impl<'a> Allocation<'a> {
         }
     }
 
-    /// Reserves the pool's next free address. One from a sticky key doesn't move the rotation,
-    /// so that the addresses after it are not given again soon.
-    fn reserve_next<'p>(&self, place: usize, pool: &'p Pool) -> Result<(IpAddr, &'p Range), Error> {
+    /// Reserves the pool's next free address; `None` if it has none. One from a sticky key doesn't
+    /// move the rotation, so that the addresses after it are not given again soon.
+    fn reserve_next<'p>(
+        &self,
+        place: usize,
+        pool: &'p Pool,
+    ) -> Result<Option<(IpAddr, &'p Range)>, Error> {
         let store = self.store(pool);
         let rotation = pool.sticky.is_none();
         let rotation = rotation.then(|| store.rotation(&pool.rotation(place)));
         let last = rotation.as_ref().and_then(|rotation| rotation.last());
         let reserved = store.reserve_first(&pool.candidates(last), self.attachment)?;
-        let Some((ip, range)) = reserved else {
-            return Err(pool.exhausted(self.network, place, code::TRY_AGAIN_LATER));
-        };
-        if let Some(rotation) = rotation {
+        if let (Some((ip, _)), Some(rotation)) = (reserved, rotation) {
             rotation.set_last(ip);
         }
-        Ok((ip, range))
+        Ok(reserved)
     }
 
     /// The store of a pool's reservations.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use cni::{Attachment, Call, Error, NetworkName, code};
-use ipam::Pools;
+use ipam::{Overflow, Pools};
 use reservations::{DataDir, State};
 
 use crate::holder::Holder;
@@ -17,14 +17,14 @@ pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Erro
     let prev_result = config
         .prev_result()?
         .ok_or_else(|| Error::config("prevResult is missing: CHECK compares with it"))?;
-    let pools = Pools::of_call(config)?.read()?;
+    let pools = Pools::of_call(config)?.read(config)?;
     let holder = Holder {
         attachment,
         network: config.name(),
     };
     let mut is_any_in_pools = false;
     for ip_config in &prev_result.ips {
-        let mut pools = pools.iter();
+        let mut pools = pools.iter().flat_map(Overflow::all);
         let Some(pool) = pools.find(|pool| pool.ranges.contains(ip_config.ip())) else {
             continue;
         };

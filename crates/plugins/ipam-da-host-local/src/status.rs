@@ -1,7 +1,7 @@
 //! STATUS: does the same as an ADD, but reserves nothing.
 
-use cni::{Call, Error, NetworkName, code};
-use ipam::{Completion, Pools};
+use cni::{Call, Error, NetworkConfig, NetworkName, code};
+use ipam::{Completion, Overflow, Pools};
 use reservations::DataDir;
 
 use crate::storage;
@@ -27,15 +27,16 @@ fn as_an_add(call: &Call<'_>) -> Result<(), Error> {
     let data_dir = storage::directories(call, &ipam)?;
     Completion::read(config, &ipam)?;
     ipam::serve_any_add(call, cni::about!().name, |pools| {
-        serve(pools, network, &data_dir)
+        serve(pools, config, &data_dir)
     })
 }
 
 /// Makes and locks the directories of these pools as an ADD does, and tries to write to them.
-fn serve(pools: Pools, network: &NetworkName, data_dir: &DataDir<'_>) -> Result<(), Error> {
-    let pools = pools.read()?;
+fn serve(pools: Pools, config: &NetworkConfig, data_dir: &DataDir<'_>) -> Result<(), Error> {
+    let network = config.name();
+    let pools = pools.read(config)?;
     let numbered = pools.iter().enumerate();
-    let empty = numbered.filter_map(|(place, pool)| pool.refuse_empty(network, place).err());
+    let empty = numbered.filter_map(|(place, pools)| pools.refuse_empty(network, place).err());
     Error::all_as_one(empty)?;
     if pools.is_empty() {
         // A selector that prints no pools on STATUS may choose some with a name or without.
@@ -43,7 +44,8 @@ fn serve(pools: Pools, network: &NetworkName, data_dir: &DataDir<'_>) -> Result<
         let unnamed = verify(data_dir, [network]);
         return unnamed.or_else(|_| verify(data_dir, [&of_named_pools]));
     }
-    verify(data_dir, pools.iter().map(|pool| pool.directory(network)))
+    let all = pools.iter().flat_map(Overflow::all);
+    verify(data_dir, all.map(|pool| pool.directory(network)))
 }
 
 fn verify<'n>(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use cni::{Error, NetworkConfig, Object};
-use ipam::{Disjoint, RANGE_KEYS, RangeSet, RequestedAddress};
+use ipam::{Disjoint, RANGE_KEYS, RangeSet, RequestedAddress, refuse_missing_gateway};
 
 /// The range sets of a configuration. They don't overlap.
 #[derive(Debug, Default)]
@@ -31,7 +31,8 @@ impl Configured {
     ///
     /// # Errors
     ///
-    /// Code 7, naming the key and the value: an invalid range or set, or sets that overlap.
+    /// Code 7, naming the key and the value: an invalid range or set, sets that overlap, or a range
+    /// without a gateway beside a main plugin that takes one.
     pub(crate) fn read(config: &NetworkConfig, ipam: &Object) -> Result<Self, Error> {
         let mut all = Self::default();
         if let Some(runtime) = config.section("runtimeConfig")? {
@@ -48,6 +49,9 @@ impl Configured {
             all.add("ipam".to_owned(), vec![range], set)?;
         }
         all.read_list(ipam, "ipam", "ranges")?;
+        for ConfiguredSet { path, set, .. } in &all.sets {
+            refuse_missing_gateway(path, set, config)?;
+        }
         Ok(all)
     }
 
@@ -66,10 +70,10 @@ impl Configured {
             "is in no range; to keep an address for requests, put it into a range and its exclude",
         )?;
         let ConfiguredSet { path, set, .. } = &self.sets[at];
-        if let Some(range) = set.range_of(request.ip)
-            && range.gateway() == set.in_family(request.ip)
-        {
-            return Err(format!("is the gateway of {}", range.subnet()));
+        let ip = set.in_family(request.ip);
+        let mut gateways = self.sets.iter().flat_map(|other| other.set.gateways());
+        if let Some((_, subnet)) = gateways.find(|(gateway, _)| *gateway == ip) {
+            return Err(format!("is the gateway of {subnet}"));
         }
         match served.get(&at) {
             None => Ok(at),

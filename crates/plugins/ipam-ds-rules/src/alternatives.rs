@@ -44,14 +44,18 @@ fn of_rule(catalogue: &Catalogue, rule: &Rule) -> Result<Vec<Vec<Object>>, Error
     let choice = Choice::for_any_container(catalogue, rule)?;
     let mut certain = choice.entries()?;
     // A fact may be an address that is excluded for all others.
-    if rule.ips().any(|(_, ip)| ip.literal().is_none()) {
+    if rule.ips().iter().any(|(_, requested)| !requested.is_pin()) {
         certain.iter_mut().for_each(|entry| entry.remove("exclude"));
     }
     let mut alternatives = Vec::new();
-    for (i, template) in rule.pools.iter().enumerate() {
-        if template.literal().is_some() {
+    for names in rule.pools() {
+        // Of an array, one pool is enough.
+        let is_known = names
+            .iter()
+            .any(|(_, template)| template.literal().is_some());
+        let Some((key, template)) = names.first().filter(|_| !is_known) else {
             continue;
-        }
+        };
         let chosen = |pool: &CataloguePool| choice.pools().any(|other| other.name == pool.name);
         let named = catalogue
             .pools
@@ -59,7 +63,7 @@ fn of_rule(catalogue: &Catalogue, rule: &Rule) -> Result<Vec<Vec<Object>>, Error
             .filter(|pool| template.may_be(pool.name.as_str()));
         let named: Vec<&CataloguePool> = named.filter(|pool| !chosen(pool)).collect();
         if named.is_empty() {
-            return never(&format!("pools[{i}]"), "no further pool has such a name");
+            return never(&key.to_string(), "no further pool has such a name");
         }
         for pool in named {
             let mut entry = pool.entry(&[])?;

@@ -5,10 +5,9 @@ use std::collections::btree_map::Entry;
 use std::path::PathBuf;
 
 use cni::{Error, NetworkConfig, Object};
-use ipam::{Disjoint, Interval, Pool, Pools};
+use ipam::{Disjoint, Facts, Interval, Pool, Pools, refuse_missing_gateway};
 
 use crate::choice::{self, Choice};
-use crate::facts::Facts;
 use crate::pool::CataloguePool;
 use crate::rule::Rule;
 use crate::source::Source;
@@ -23,8 +22,8 @@ pub(crate) struct Catalogue {
     /// Index of the pool of each address.
     by_address: Disjoint,
     pub(crate) rules: Vec<Rule>,
-    /// The addresses that rules request by a text without facts. Each pool of the catalogue gives
-    /// them on a rule's request only.
+    /// The addresses that rules request by a text without facts, or for replicas. Each pool of the
+    /// catalogue gives them on a rule's request only.
     pub(crate) pinned: Vec<Interval>,
     /// Where pools are looked for, for messages.
     places: String,
@@ -36,12 +35,18 @@ impl Catalogue {
     /// # Errors
     ///
     /// Code 7, naming file, key and value: an invalid pool or rule; a duplicate name; pools that
-    /// overlap; a rule with an unknown pool, with an address that its pools can't give, or after a
-    /// rule that always holds. Code 5 for a folder or a file that can't be read.
+    /// overlap; a pool without a gateway beside a main plugin that takes one; a rule with an unknown
+    /// pool, with an address that its pools can't give, or after a rule that always holds. Code 5 for a folder or a file that can't be read.
     pub(crate) fn of(config: &NetworkConfig) -> Result<Self, Error> {
         let ipam = config.ipam()?;
         let folder = ipam.absolute_path("ipam", "poolsDir")?;
-        Self::read(Source::all(&ipam)?, folder)
+        let catalogue = Self::read(Source::all(&ipam)?, folder)?;
+        for CataloguePool { path, ranges, .. } in &catalogue.pools {
+            if let Some(ranges) = ranges {
+                refuse_missing_gateway(path, ranges, config)?;
+            }
+        }
+        Ok(catalogue)
     }
 
     /// The catalogue of these sources; `folder` is `ipam.poolsDir`, for messages.
@@ -109,13 +114,8 @@ impl Catalogue {
                 rule.path, earlier.path
             )));
         }
-        Choice::for_any_container(self, &rule)?;
-        for (key, template) in rule.ips() {
-            if let Some(text) = template.literal() {
-                let ip = choice::address(&format!("{}.{key}", rule.path), text)?;
-                self.pinned.extend(Interval::new(ip, ip));
-            }
-        }
+        let pinned = Choice::for_any_container(self, &rule)?.pinned()?;
+        self.pinned.extend(pinned);
         self.rules.push(rule);
         Ok(())
     }
@@ -154,16 +154,15 @@ impl Catalogue {
     ///
     /// Code 7, naming both pools.
     pub(crate) fn refuse_overlaps(&self, config: &NetworkConfig) -> Result<(), Error> {
-        let earlier = Pools::of_call(config)?.into_entries().into_iter();
-        for (i, entry) in earlier.enumerate() {
+        for (path, entry) in Pools::of_call(config)?.each() {
             if !Pool::has_ranges(&entry) {
                 continue;
             }
-            let pool = Pool::read(&format!("prevResult.pools[{i}]"), entry)?;
-            if let Err(at) = self.by_address.clone().add(&pool.ranges, i) {
-                let (theirs, ours) = (&pool.ranges, &self.pools[at].name);
+            let ranges = ipam::ranges_of_pool(&path, &entry)?;
+            if let Err(at) = self.by_address.clone().add(&ranges, 0) {
+                let ours = &self.pools[at].name;
                 return Err(Error::config(format!(
-                    "prevResult.pools[{i}]: {theirs} overlaps pool {ours} of the catalogue"
+                    "{path}: {ranges} overlaps pool {ours} of the catalogue"
                 )));
             }
         }
@@ -268,6 +267,18 @@ mod tests {
                 "rules[0].ips[1]: 10.0.0.6 is in pool a, of which /d/1.json: rules[0].ips[0] requests 10.0.0.5",
             ),
             (
+                r#"{"rules":[{"pools":["a",["lan","a"]]}]}"#,
+                "rules[0].pools[1][1]: the pool \"a\" is chosen twice",
+            ),
+            (
+                r#"{"rules":[{"pools":["a"],"ip":{"range":"10.0.0.9-10.0.1.5","index":"${A}"}}]}"#,
+                "rules[0].ip.range: 10.0.0.9-10.0.1.5 is in none of the pools of /d/1.json: rules[0]",
+            ),
+            (
+                r#"{"rules":[{"pools":["a"],"ip":{"range":"10.0.0.0-10.0.0.9","index":"${A}"}}]}"#,
+                "rules[0].ip: 10.0.0.0 is in none of the pools of /d/1.json: rules[0]",
+            ),
+            (
                 r#"{"rules":[{"pools":["a"],"ip":"10.0.0.1"}]}"#,
                 "rules[0].ip: 10.0.0.1 is the gateway of 10.0.0.0/24",
             ),
@@ -284,6 +295,7 @@ mod tests {
                 "rules":[{"when":{"X":"1"},"pools":["a","b"],"ips":["fd00::5","::ffff:10.0.0.5"]},
                          {"when":{"X":"2"},"pools":["${X}"],"ip":"10.0.0.6"},
                          {"when":{"X":"3"},"pools":["lan"],"ip":"192.0.2.1"},
+                         {"when":{"X":"4"},"pools":["a"],"ip":{"range":"10.0.0.8/30","index":"${X}"}},
                          {"pools":["a"],"ip":"${IP}"}]}"#,
             &[],
         )
@@ -291,8 +303,9 @@ mod tests {
         let pinned = catalogue.pinned.iter().map(|ips| ips.first().to_string());
         assert_eq!(
             pinned.collect::<Vec<_>>(),
-            ["fd00::5", "10.0.0.5", "10.0.0.6", "192.0.2.1"]
+            ["fd00::5", "10.0.0.5", "10.0.0.6", "192.0.2.1", "10.0.0.8"]
         );
+        assert_eq!(catalogue.pinned[4].size(), 4);
     }
 
     proptest! {

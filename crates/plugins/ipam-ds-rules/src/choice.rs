@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use cni::{Error, Excerpt, Object, code};
-use ipam::{LONGEST_STICKY_KEY, RequestedAddress};
+use ipam::{Facts, Interval, LONGEST_STICKY_KEY, RangeSet, RequestedAddress, overflow};
 
 use crate::catalogue::Catalogue;
-use crate::facts::Facts;
 use crate::pool::CataloguePool;
+use crate::requested::Requested;
 use crate::rule::{Key, Rule};
 use crate::template::Template;
 
@@ -23,11 +23,25 @@ pub(crate) struct Choice<'a> {
     is_partial: bool,
 }
 
-/// A chosen pool.
+/// A chosen pool, and those that are tried when it is full.
 #[derive(Clone, Debug)]
 struct Chosen<'a> {
-    pool: &'a CataloguePool,
+    pools: Vec<&'a CataloguePool>,
     requested: Option<RequestedAddress>,
+}
+
+impl<'a> Chosen<'a> {
+    /// The pool that contains the address.
+    fn pool_of(&self, ip: IpAddr) -> Option<&'a CataloguePool> {
+        let mut pools = self.pools.iter();
+        pools.find(|pool| pool.contains(ip)).copied()
+    }
+
+    /// The pool that may contain the address: only a later delegate knows its addresses.
+    fn pool_without_ranges(&self) -> Option<&'a CataloguePool> {
+        let mut pools = self.pools.iter();
+        pools.find(|pool| pool.ranges.is_none()).copied()
+    }
 }
 
 impl<'a> Choice<'a> {
@@ -75,41 +89,103 @@ impl<'a> Choice<'a> {
         let mut choice = Self {
             catalogue,
             rule,
-            chosen: Vec::with_capacity(rule.pools.len()),
+            chosen: Vec::new(),
             sticky: None,
             is_partial: false,
         };
-        for (i, template) in rule.pools.iter().enumerate() {
-            let key = Key::Pool(i);
-            match text_of(key, template)? {
-                Some(name) => choice.add_pool(key, &name)?,
-                None => choice.is_partial = true,
+        for names in rule.pools() {
+            let mut pools = Vec::with_capacity(names.len());
+            for (key, template) in names {
+                match text_of(key, template)? {
+                    Some(name) => pools.push(choice.new_pool(key, &name, &pools)?),
+                    None => choice.is_partial = true,
+                }
+            }
+            if !pools.is_empty() {
+                let requested = None;
+                choice.chosen.push(Chosen { pools, requested });
             }
         }
-        for (key, template) in rule.ips() {
-            if let Some(text) = text_of(key, template)? {
-                let source = format!("{}.{key}", rule.path);
-                let ip = address(&source, &text)?;
-                choice.request(
-                    RequestedAddress { ip, source },
-                    template.literal().is_some(),
-                )?;
-            }
+        for (key, requested) in rule.ips() {
+            let source = format!("{}.{key}", rule.path);
+            let ip = match (text_of(*key, requested.template())?, requested) {
+                (Some(text), requested) => requested.address(&source, &text)?,
+                // Of all replicas, the first.
+                (None, Requested::Replica(replica)) => replica.range.first(),
+                (None, Requested::Address(_)) => continue,
+            };
+            choice.request(RequestedAddress { ip, source }, requested.is_pin())?;
         }
         Ok(choice)
     }
 
-    fn add_pool(&mut self, key: Key, name: &str) -> Result<(), Error> {
+    /// The pool of this name, unless it is chosen already: before, or in the same array.
+    fn new_pool(
+        &self,
+        key: Key,
+        name: &str,
+        of_array: &[&CataloguePool],
+    ) -> Result<&'a CataloguePool, Error> {
         let refused = |why: &str| Error::config(format!("{}.{key}: {why}", self.rule.path));
         let pool = self.catalogue.pool(name).map_err(|why| refused(&why))?;
-        if self.pools().any(|chosen| chosen.name == pool.name) {
+        let mut chosen = self.pools().chain(of_array.iter().copied());
+        if chosen.any(|chosen| chosen.name == pool.name) {
             return Err(refused(&format!("the pool {name:?} is chosen twice")));
         }
-        self.chosen.push(Chosen {
-            pool,
-            requested: None,
-        });
-        Ok(())
+        Ok(pool)
+    }
+
+    /// The addresses that are kept for the rule.
+    ///
+    /// # Errors
+    ///
+    /// Code 7 for a range that isn't whole in one of the rule's pools, or contains a gateway.
+    pub(crate) fn pinned(&self) -> Result<Vec<Interval>, Error> {
+        let mut pinned = Vec::new();
+        for (key, requested) in self.rule.ips() {
+            let source = format!("{}.{key}", self.rule.path);
+            match (requested.template().literal(), requested) {
+                (_, Requested::Replica(replica)) => {
+                    self.verify_range(&format!("{source}.range"), replica.range)?;
+                    pinned.push(replica.range);
+                }
+                (Some(text), Requested::Address(_)) => {
+                    let ip = requested.address(&source, text)?;
+                    pinned.extend(Interval::new(ip, ip));
+                }
+                (None, Requested::Address(_)) => {}
+            }
+        }
+        Ok(pinned)
+    }
+
+    fn verify_range(&self, source: &str, ips: Interval) -> Result<(), Error> {
+        self.refuse_gateway(source, ips)?;
+        let is_in = |pool: &CataloguePool| {
+            pool.ranges.as_ref().is_none_or(|set| {
+                let all = set.ranges().iter().map(|range| range.addresses());
+                ips.without(&Interval::merged(all.collect())).is_empty()
+            })
+        };
+        if self.is_partial || self.pools().any(is_in) {
+            return Ok(());
+        }
+        let rule = &self.rule.path;
+        Err(Error::config(format!(
+            "{source}: {ips} is in none of the pools of {rule}"
+        )))
+    }
+
+    /// Refuses addresses with a gateway of the chosen pools among them.
+    fn refuse_gateway(&self, source: &str, ips: Interval) -> Result<(), Error> {
+        let ranges = self.pools().filter_map(|pool| pool.ranges.as_ref());
+        let mut gateways = ranges.flat_map(RangeSet::gateways);
+        match gateways.find(|(gateway, _)| ips.contains(*gateway)) {
+            None => Ok(()),
+            Some((gateway, subnet)) => Err(Error::config(format!(
+                "{source}: {gateway} is the gateway of {subnet}"
+            ))),
+        }
     }
 
     /// Requests the addresses that the runtime requests.
@@ -132,13 +208,11 @@ impl<'a> Choice<'a> {
     /// without a request. `is_pin` means that the rule pins it.
     fn request(&mut self, request: RequestedAddress, is_pin: bool) -> Result<(), Error> {
         let RequestedAddress { ip, source } = &request;
-        let mut pools = self.chosen.iter();
-        let at = pools
-            .position(|chosen| chosen.pool.contains(*ip))
-            .or_else(|| {
-                let mut pools = self.chosen.iter();
-                pools.position(|chosen| chosen.pool.ranges.is_none() && chosen.requested.is_none())
-            });
+        let found = self.chosen.iter().position(|of| of.pool_of(*ip).is_some());
+        let at = found.or_else(|| {
+            let mut chosen = self.chosen.iter();
+            chosen.position(|of| of.requested.is_none() && of.pool_without_ranges().is_some())
+        });
         let Some(at) = at else {
             if self.is_partial {
                 return Ok(());
@@ -149,31 +223,24 @@ impl<'a> Choice<'a> {
                 self.other_request()
             )));
         };
+        let one = Interval::new(*ip, *ip).expect("one address is an interval");
+        self.refuse_gateway(source, one)?;
+        let chosen = &self.chosen[at];
+        let pool = chosen.pool_of(*ip).or(chosen.pool_without_ranges());
+        let pool = &pool.expect("it has been found").name;
         let mut pinned = self.catalogue.pinned.iter();
-        let is_pinned = pinned.any(|ips| ips.contains(*ip));
-        let Chosen { pool, requested } = &mut self.chosen[at];
-        let range = pool.range_of(*ip);
-        if let Some(range) = range.filter(|range| range.gateway() == *ip) {
-            let subnet = range.subnet();
-            return Err(Error::config(format!(
-                "{source}: {ip} is the gateway of {subnet}"
-            )));
-        }
-        match requested {
+        match &chosen.requested {
             Some(earlier) if earlier.ip == *ip => Ok(()),
             Some(earlier) => Err(Error::config(format!(
-                "{source}: {ip} is in pool {}, of which {} requests {}",
-                pool.name, earlier.source, earlier.ip
+                "{source}: {ip} is in pool {pool}, of which {} requests {}",
+                earlier.source, earlier.ip
             ))),
-            None if !is_pin && is_pinned => Err(Error::new(
+            None if !is_pin && pinned.any(|ips| ips.contains(*ip)) => Err(Error::new(
                 code::REQUESTED_TAKEN,
-                format!(
-                    "{source}: {ip} of pool {} is pinned by another rule",
-                    pool.name
-                ),
+                format!("{source}: {ip} of pool {pool} is pinned by another rule"),
             )),
             None => {
-                *requested = Some(request);
+                self.chosen[at].requested = Some(request);
                 Ok(())
             }
         }
@@ -181,11 +248,11 @@ impl<'a> Choice<'a> {
 
     /// The request of a pool without ranges, which might have had another address.
     fn other_request(&self) -> String {
-        let mut unranged = self
-            .chosen
-            .iter()
-            .filter(|chosen| chosen.pool.ranges.is_none());
-        let requested = unranged.find_map(|chosen| Some((chosen.pool, chosen.requested.as_ref()?)));
+        let mut chosen = self.chosen.iter();
+        let requested = chosen.find_map(|chosen| {
+            let pool = chosen.pool_without_ranges()?;
+            Some((pool, chosen.requested.as_ref()?))
+        });
         requested.map_or_else(String::new, |(pool, RequestedAddress { ip, source })| {
             format!("; of pool {}, {source} requests {ip}", pool.name)
         })
@@ -193,7 +260,16 @@ impl<'a> Choice<'a> {
 
     /// The pools, in the rule's order.
     pub(crate) fn pools(&self) -> impl Iterator<Item = &'a CataloguePool> {
-        self.chosen.iter().map(|chosen| chosen.pool)
+        self.chosen.iter().flat_map(|chosen| &chosen.pools).copied()
+    }
+
+    /// The pools that yield an address in any case, in the rule's order.
+    pub(crate) fn certain_pools(&self) -> impl Iterator<Item = &'a CataloguePool> {
+        let chosen = self.chosen.iter();
+        chosen.filter_map(|chosen| match chosen.pools[..] {
+            [only] => Some(only),
+            _ => None,
+        })
     }
 
     /// The entries of the result's `pools`.
@@ -202,8 +278,13 @@ impl<'a> Choice<'a> {
     ///
     /// As [`CataloguePool::entry`].
     pub(crate) fn entries(&self) -> Result<Vec<Object>, Error> {
-        let entry = |chosen: &Chosen<'_>| {
-            let mut entry = chosen.pool.entry(&self.catalogue.pinned)?;
+        let pinned = &self.catalogue.pinned;
+        let mut entries = Vec::with_capacity(self.chosen.len());
+        for chosen in &self.chosen {
+            let mut entry = match chosen.pools[..] {
+                [only] => only.entry(pinned)?,
+                _ => overflow_entry(&chosen.pools, pinned)?,
+            };
             if let Some(request) = &chosen.requested {
                 entry.set("requested-ip", &request.ip);
             }
@@ -212,10 +293,19 @@ impl<'a> Choice<'a> {
             }
             // For people who read the record. No plugin uses it.
             entry.set("rule", &self.rule.path);
-            Ok(entry)
-        };
-        self.chosen.iter().map(entry).collect()
+            entries.push(entry);
+        }
+        Ok(entries)
     }
+}
+
+/// The entry of a pool, with those that are tried when it is full.
+fn overflow_entry(pools: &[&CataloguePool], pinned: &[Interval]) -> Result<Object, Error> {
+    let entries = pools.iter().map(|pool| pool.uncertain_entry(pinned));
+    let mut entries = entries.collect::<Result<Vec<Object>, Error>>()?;
+    let mut first = entries.remove(0);
+    overflow::set_objects(&mut first, &entries);
+    Ok(first)
 }
 
 /// The error for a catalogue without rules.
@@ -223,18 +313,6 @@ pub(crate) fn no_rule() -> Error {
     Error::config(
         "ipam.rules is missing or empty, and ipam.poolsDir has no rule: no pool is chosen",
     )
-}
-
-/// Reads an address that a rule requests, `source` in messages. An IPv4 address that is written as
-/// IPv6 (`::ffff:10.0.0.1`) is an IPv4 address.
-///
-/// # Errors
-///
-/// Code 7, naming the value.
-pub(crate) fn address(source: &str, text: &str) -> Result<IpAddr, Error> {
-    ipam::parse_address(text)
-        .map(|ip| ip.to_canonical())
-        .ok_or_else(|| Error::config(format!("{source}: {text:?} is no IP address")))
 }
 
 fn expand(rule: &Rule, key: Key, template: &Template, facts: &Facts) -> Result<String, Error> {

@@ -5,20 +5,21 @@ mod catalogue;
 mod choice;
 mod condition;
 mod explain;
-mod facts;
+mod fact_name;
 mod pool;
+mod requested;
 mod rule;
 mod source;
 mod template;
+mod text_or;
 
 use cni::{About, Attachment, Call, Error, Object, Plugin, Reply};
-use ipam::{Pools, pools_or_nothing};
+use ipam::{Facts, Pools, pools_or_nothing};
 
 use alternatives::alternatives;
 use catalogue::Catalogue;
 use choice::Choice;
 pub use explain::{Explanation, explain, pools, pools_of_file};
-pub use facts::{ANNOTATIONS, Facts};
 
 /// The selector `ipam-ds-rules`: appends the pools of the first rule that holds.
 pub struct IpamDsRules;
@@ -32,7 +33,7 @@ impl Plugin for IpamDsRules {
         let catalogue = Catalogue::of(&call.config)?;
         let choice = choice_of(&catalogue, call)?;
         let mut result = Pools::append(&call.config, choice.entries()?)?;
-        for pool in choice.pools() {
+        for pool in choice.certain_pools() {
             result.routes.extend(pool.routes.iter().cloned());
             result.dns.append(pool.dns.clone());
         }
@@ -61,6 +62,8 @@ impl Plugin for IpamDsRules {
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
         let catalogue = Catalogue::of(&call.config)?;
         catalogue.refuse_overlaps(&call.config)?;
+        // A fact of every call.
+        ipam::node_name(&call.config.ipam()?)?;
         let alternatives = alternatives(&catalogue)?;
         ipam::with_alternatives(&call.config, &alternatives).map(Reply::Result)
     }

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use cni::{Dns, Error, Object, is_field};
-use ipam::{Interval, Pool, PoolName, RANGE_KEYS, Range, RangeSet};
+use ipam::{Interval, Pool, PoolName, RANGE_KEYS, RangeSet};
 
 /// Keys of an entry of `pools` that a rule sets.
-const SET_BY_RULES: [&str; 3] = ["name", "requested-ip", "sticky"];
+const SET_BY_RULES: [&str; 4] = ["name", "requested-ip", "sticky", "or"];
 
 /// Keys of a pool that become parts of the result.
 const OF_RESULT: [&str; 2] = ["routes", "dns"];
@@ -67,12 +67,8 @@ impl CataloguePool {
 
     /// True if the address is in one of its ranges.
     pub(crate) fn contains(&self, ip: IpAddr) -> bool {
-        self.range_of(ip).is_some()
-    }
-
-    /// The range that the address is in.
-    pub(crate) fn range_of(&self, ip: IpAddr) -> Option<&Range> {
-        self.ranges.as_ref()?.range_of(ip)
+        let mut ranges = self.ranges.iter();
+        ranges.any(|ranges| ranges.contains(ip))
     }
 
     /// True if one of these addresses may be the pool's: only a later delegate knows the addresses
@@ -83,6 +79,22 @@ impl CataloguePool {
             let mut ranges = set.ranges().iter();
             ranges.any(|range| range.addresses().overlaps(ips))
         })
+    }
+
+    /// Its entry in `pools` if it may or may not yield the address: with its routes and DNS, which
+    /// the allocator then puts into the result.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::entry`].
+    pub(crate) fn uncertain_entry(&self, pinned: &[Interval]) -> Result<Object, Error> {
+        let mut entry = self.entry(pinned)?;
+        for key in OF_RESULT {
+            if let Some(value) = self.written.get(key) {
+                entry.set(key, value);
+            }
+        }
+        Ok(entry)
     }
 
     /// Its entry in `pools`, which excludes the pinned addresses.
@@ -136,6 +148,11 @@ mod tests {
         assert_eq!(
             serde_json::to_string(&read.entry(&[]).unwrap()).unwrap(),
             r#"{"name":"web","subnet":"10.0.0.0/24","vlan":1.50}"#
+        );
+        let uncertain = read.uncertain_entry(&[]).unwrap();
+        assert_eq!(
+            uncertain.keys().collect::<Vec<_>>(),
+            ["name", "subnet", "vlan", "routes", "dns"]
         );
         assert_eq!((read.routes.len(), read.dns.nameservers.len()), (1, 1));
         assert!(read.ranges.is_some());

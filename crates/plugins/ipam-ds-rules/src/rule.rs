@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use cni::{Error, Object};
+use ipam::Facts;
 use serde_json::value::RawValue;
 
 use crate::condition::Condition;
-use crate::facts::{FactName, Facts};
+use crate::fact_name::FactName;
+use crate::requested::Requested;
 use crate::template::Template;
+use crate::text_or::TextOr;
 
 /// The keys of a rule.
 const KEYS: [&str; 5] = ["when", "pools", "ip", "ips", "sticky"];
@@ -20,10 +23,9 @@ pub(crate) struct Rule {
     pub(crate) path: String,
     /// The conditions; all must hold.
     when: Option<BTreeMap<FactName, Condition>>,
-    /// The names of its pools.
-    pub(crate) pools: Vec<Template>,
-    ip: Option<Template>,
-    ips: Option<Vec<Template>>,
+    /// The names of its pools; of an array, the first pool that has an address yields it.
+    pools: Vec<TextOr<Vec<Template>>>,
+    ips: Vec<(Key, Requested)>,
     /// The sticky key.
     pub(crate) sticky: Option<Template>,
 }
@@ -32,6 +34,8 @@ pub(crate) struct Rule {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Key {
     Pool(usize),
+    /// A pool of an array in `pools`.
+    PoolOfArray(usize, usize),
     Ip,
     IpOfList(usize),
     Sticky,
@@ -41,6 +45,7 @@ impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pool(i) => write!(f, "pools[{i}]"),
+            Self::PoolOfArray(i, nth) => write!(f, "pools[{i}][{nth}]"),
             Self::Ip => f.write_str("ip"),
             Self::IpOfList(i) => write!(f, "ips[{i}]"),
             Self::Sticky => f.write_str("sticky"),
@@ -57,26 +62,13 @@ impl Rule {
     pub(crate) fn read(path: String, written: &RawValue) -> Result<Self, Error> {
         let object: Object = cni::read(&path, written)?;
         object.expect_only(&path, &KEYS)?;
-        let read = Self {
+        Ok(Self {
             when: object.read(&path, "when")?,
-            pools: object.required(&path, "pools")?,
-            ip: object.read(&path, "ip")?,
-            ips: object.read(&path, "ips")?,
+            pools: pools(&path, &object)?,
+            ips: ips(&path, &object)?,
             sticky: object.read(&path, "sticky")?,
             path,
-        };
-        let path = &read.path;
-        if read.pools.is_empty() {
-            return Err(Error::config(format!(
-                "{path}.pools is empty: a rule leads to one pool at least"
-            )));
-        }
-        if read.ip.is_some() && read.ips.is_some() {
-            return Err(Error::config(format!(
-                "{path}.ip and ips are both set; a rule has only one of them"
-            )));
-        }
-        Ok(read)
+        })
     }
 
     /// True if the rule holds for a container with these facts.
@@ -90,12 +82,51 @@ impl Rule {
         self.when.iter().flatten().next().is_none()
     }
 
-    /// The requested addresses, each with its key.
-    pub(crate) fn ips(&self) -> impl Iterator<Item = (Key, &Template)> {
-        let one = self.ip.iter().map(|ip| (Key::Ip, ip));
-        let list = self.ips.iter().flatten().enumerate();
-        one.chain(list.map(|(i, ip)| (Key::IpOfList(i), ip)))
+    /// The names of its pools, each with its key: those of an array together.
+    pub(crate) fn pools(&self) -> impl Iterator<Item = Vec<(Key, &Template)>> {
+        self.pools.iter().enumerate().map(|(i, names)| match names {
+            TextOr::Text(name) => vec![(Key::Pool(i), name)],
+            TextOr::Longer(names) => {
+                let names = names.iter().enumerate();
+                names
+                    .map(|(nth, name)| (Key::PoolOfArray(i, nth), name))
+                    .collect()
+            }
+        })
     }
+
+    /// The requested addresses, each with its key.
+    pub(crate) fn ips(&self) -> &[(Key, Requested)] {
+        &self.ips
+    }
+}
+
+fn pools(path: &str, rule: &Object) -> Result<Vec<TextOr<Vec<Template>>>, Error> {
+    let pools: Vec<TextOr<Vec<Template>>> = rule.required(path, "pools")?;
+    let is_empty = |names: &_| matches!(names, TextOr::Longer(names) if Vec::is_empty(names));
+    let empty = match pools.iter().position(is_empty) {
+        _ if pools.is_empty() => "pools".to_owned(),
+        Some(i) => format!("pools[{i}]"),
+        None => return Ok(pools),
+    };
+    Err(Error::config(format!(
+        "{path}.{empty} is empty: a rule leads to one pool at least"
+    )))
+}
+
+fn ips(path: &str, rule: &Object) -> Result<Vec<(Key, Requested)>, Error> {
+    let ip: Option<TextOr<Object>> = rule.read(path, "ip")?;
+    let ips: Option<Vec<TextOr<Object>>> = rule.read(path, "ips")?;
+    if ip.is_some() && ips.is_some() {
+        return Err(Error::config(format!(
+            "{path}.ip and ips are both set; a rule has only one of them"
+        )));
+    }
+    let ip = ip.into_iter().map(|ip| (Key::Ip, ip));
+    let ips = ips.into_iter().flatten().enumerate();
+    ip.chain(ips.map(|(i, ip)| (Key::IpOfList(i), ip)))
+        .map(|(key, ip)| Ok((key, Requested::read(&format!("{path}.{key}"), ip)?)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -113,10 +144,19 @@ mod tests {
             r#"{"when":{"A":"x","label:b":null},"pools":["p","${A}"],"ips":["10.0.0.5/24","${A}"],"sticky":"${A}"}"#,
         )
         .unwrap();
-        let ips: Vec<String> = read.ips().map(|(key, _)| key.to_string()).collect();
+        let ips: Vec<String> = read.ips().iter().map(|(key, _)| key.to_string()).collect();
         assert_eq!(ips, ["ips[0]", "ips[1]"]);
+        let overflow =
+            rule(r#"{"pools":["p",["q","${A}"]],"ip":{"range":"10.0.0.1","index":"0"}}"#);
+        let overflow = overflow.unwrap();
+        let pools: Vec<String> = overflow
+            .pools()
+            .flatten()
+            .map(|(key, _)| key.to_string())
+            .collect();
+        assert_eq!(pools, ["pools[0]", "pools[1][0]", "pools[1][1]"]);
         let least = rule(r#"{"pools":["p"],"when":null,"ip":null,"sticky":null}"#).unwrap();
-        assert!(least.always_holds() && least.ips().next().is_none());
+        assert!(least.always_holds() && least.ips().is_empty());
     }
 
     #[test]
@@ -130,6 +170,22 @@ mod tests {
             (
                 r#"{"pools":["a","${b"]}"#,
                 ".pools[1]: \"${b\" has a ${ without }",
+            ),
+            (
+                r#"{"pools":["a",["b","${c"]]}"#,
+                ".pools[1][1]: \"${c\" has a ${ without }",
+            ),
+            (
+                r#"{"pools":["a",[]]}"#,
+                ".pools[1] is empty: a rule leads to one pool at least",
+            ),
+            (
+                r#"{"pools":["a",7]}"#,
+                ".pools[1]: invalid type: integer `7`, expected a text or an array of texts",
+            ),
+            (
+                r#"{"pools":["a"],"ips":[{"range":"x","index":"0"}]}"#,
+                ".ips[0].range: \"x\" is no address, no subnet and no interval of addresses",
             ),
             (
                 r#"{"pool":["a"]}"#,
@@ -148,8 +204,8 @@ mod tests {
                 ".when.A: no condition: neither a text, an array, {\"not\": …} nor null",
             ),
             (
-                r#"{"pools":["a"],"when":{"labels:a":"x"}}"#,
-                ".when.labels:a: \"labels:a\" is no fact: there are keys of CNI_ARGS, label:KEY, annotation:KEY, containerID, ifname and network",
+                r#"{"pools":["a"],"when":{"label:*":"x"}}"#,
+                ".when.label:*: \"label:*\" is no fact: one of a family is written as label:KEY",
             ),
             (
                 r#"{"pools":["a"],"sticky":7}"#,

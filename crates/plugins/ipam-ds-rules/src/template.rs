@@ -1,8 +1,9 @@
 //! A text of a rule, in which each `${FACT}` is replaced by the fact.
 
+use ipam::Facts;
 use serde::Deserialize;
 
-use crate::facts::{FactName, Facts};
+use crate::fact_name::FactName;
 
 const OPEN: &str = "${";
 const CLOSE: char = '}';
@@ -139,6 +140,6 @@ mod tests {
         let refused = |text: &str| Template::try_from(text.to_owned()).unwrap_err();
         assert_eq!(refused("a${B"), "\"a${B\" has a ${ without }");
         assert_eq!(refused("${}"), "\"${}\": the name of a fact is empty");
-        assert!(refused("${x:y}").contains("\"x:y\" is no fact"));
+        assert!(refused("${x:}").contains("\"x:\" is no fact"));
     }
 }

@@ -55,6 +55,63 @@ fn each_pool_has_its_name_its_keys_and_its_part_of_the_rule() {
 }
 
 #[test]
+fn an_array_is_one_entry_with_the_further_pools_behind_or() {
+    let rules = r#"[{"when":{"A":"1"},"pools":["a"],"ip":"10.0.0.5"},
+        {"pools":[["a","${A}"],"b"],"sticky":"k"}]"#;
+    assert_eq!(
+        pools(rules, &[("A", "lan")], &["10.0.0.6"]),
+        Ok(json!([
+            {"name": "a", "subnet": "10.0.0.0/24", "x": 1.5, "exclude": ["10.0.0.5"],
+             "routes": [{"dst": "10.0.0.0/8"}], "or": [{"name": "lan", "exclude": ["10.0.0.5"]}],
+             "requested-ip": "10.0.0.6", "sticky": "k", "rule": "ipam.rules[1]"},
+            {"name": "b", "ranges": [{"subnet": "fd00::/64"}], "sticky": "k", "rule": "ipam.rules[1]"},
+        ]))
+    );
+    // It may be an address of the pool that only a later delegate knows.
+    let requested = pools(rules, &[("A", "lan")], &["192.0.2.1"]).unwrap();
+    assert_eq!(requested[0]["requested-ip"], "192.0.2.1");
+    // Routes and DNS of the pool that is chosen in any case are the selector's.
+    let catalogue = catalogue(POOLS, rules);
+    let facts = [("A", "lan")].into_iter().collect();
+    let rule = catalogue.first_that_holds(&facts).unwrap();
+    let choice = Choice::for_container(&catalogue, rule, &facts).unwrap();
+    let certain: Vec<&str> = choice
+        .certain_pools()
+        .map(|pool| pool.name.as_str())
+        .collect();
+    assert_eq!(certain, ["b"]);
+}
+
+#[test]
+fn a_replica_gets_the_address_of_its_number_and_nobody_else_one_of_the_range() {
+    let rules = r#"[{"when":{"N":"db-*"},"pools":["a","b"],"ips":[
+            {"range":"10.0.0.20-10.0.0.29","index":"${N}"},{"range":"fd00::20-fd00::29","index":"${N}"}]},
+        {"pools":["a"]}]"#;
+    let of = |name: &str, requests: &[&str]| pools(rules, &[("N", name)], requests);
+    let replica = of("db-3", &[]).unwrap();
+    assert_eq!(replica[0]["requested-ip"], "10.0.0.23");
+    assert_eq!(replica[1]["requested-ip"], "fd00::23");
+    assert_eq!(replica[0]["exclude"], json!(["10.0.0.20-10.0.0.29"]));
+    assert_eq!(of("web", &[]).unwrap()[0]["exclude"], replica[0]["exclude"]);
+    let refused = |name: &str, requests: &[&str]| of(name, requests).unwrap_err();
+    let pinned = refused("web", &["10.0.0.23"]);
+    assert!(
+        pinned.contains("is pinned by another rule (code 111)"),
+        "{pinned}"
+    );
+    let beyond = refused("db-10", &[]);
+    assert!(
+        beyond.contains(r#"ipam.rules[0].ips[0]: "db-10": number 10 is beyond"#),
+        "{beyond}"
+    );
+    let none = refused("db-x", &[]);
+    assert!(
+        none.contains(r#""db-x" neither is nor ends in -NUMBER"#),
+        "{none}"
+    );
+}
+
+#[test]
 fn what_the_runtime_requests_is_requested_of_the_pool_that_it_lies_in() {
     let rules = r#"[{"pools":["a","b","lan"]}]"#;
     let requested = |requests: &[&str]| {
