@@ -1,6 +1,6 @@
 //! Labels of `Address` objects, for lists and for people. No rule relies on them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use cluster::Holder;
 use cni::Attachment;
@@ -52,12 +52,6 @@ fn hash_of(node: &str, network: &str, container_id: &str, ifname: &str) -> Strin
 /// A selector of the objects whose label has this value.
 pub(crate) fn selector(key: &str, text: &str) -> String {
     format!("{PREFIX}{key}={}", value(text))
-}
-
-/// True if the label `attachment` is one of these values.
-pub(crate) fn has_attachment(labels: &BTreeMap<String, String>, values: &HashSet<String>) -> bool {
-    let value = labels.get(&format!("{PREFIX}attachment"));
-    value.is_some_and(|value| values.contains(value))
 }
 
 /// The text, or its hash if it can't be a label's value.

@@ -1,7 +1,5 @@
 //! Lists, page by page, in the form that has least of what isn't needed.
 
-use std::collections::BTreeMap;
-
 use cluster::{Kind, Store as _, StoreError};
 use http::header::ACCEPT;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
@@ -55,7 +53,14 @@ pub(crate) struct Meta {
     pub(crate) name: String,
     pub(crate) uid: String,
     #[serde(default)]
-    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) labels: Labels,
+}
+
+/// The label that a list needs.
+#[derive(Default, Deserialize)]
+pub(crate) struct Labels {
+    #[serde(rename = "ipam-delegated.io/attachment")]
+    pub(crate) attachment: Option<String>,
 }
 
 /// An object of which only the metadata is read.

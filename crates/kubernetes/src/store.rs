@@ -219,7 +219,8 @@ impl Store for Kubernetes<'_> {
             Form::Metadata,
             list,
             |Labelled { metadata }| {
-                if !labels::has_attachment(&metadata.labels, &valid_labels) {
+                let label = metadata.labels.attachment;
+                if label.is_none_or(|label| !valid_labels.contains(&label)) {
                     keys.extend(address_key(&metadata.name));
                 }
             },

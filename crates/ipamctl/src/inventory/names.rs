@@ -1,5 +1,6 @@
 //! Names of a container: pod, job, in `CNI_ARGS`; Docker's name of a container.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use chain::record::AttachmentRecord;
@@ -12,12 +13,15 @@ use crate::output::joined;
 /// Number of shown characters of a container ID, as in the runtimes' commands.
 const SHORT: usize = 12;
 
+/// The keys of a pod.
+const KUBERNETES: [&str; 2] = ["K8S_POD_NAMESPACE", "K8S_POD_NAME"];
+
 /// The key of Docker's names.
 const DOCKER: &str = "DOCKER_NAME";
 
 /// The keys of a short name: Kubernetes' and podman's, Nomad's, Docker's.
 const OF_SHORT: [&[&str]; 3] = [
-    &["K8S_POD_NAMESPACE", "K8S_POD_NAME"],
+    &KUBERNETES,
     &["NOMAD_JOB_ID", "NOMAD_GROUP_NAME"],
     &[DOCKER],
 ];
@@ -25,7 +29,7 @@ const OF_SHORT: [&[&str]; 3] = [
 /// The names of a container, by their keys in ascending order. A long list has many of them, and a map
 /// would be ten times as large.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Names(Box<[(Box<str>, Box<str>)]>);
+pub(crate) struct Names(Box<[(Cow<'static, str>, Box<str>)]>);
 
 impl Serialize for Names {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -56,18 +60,21 @@ impl Names {
 
     /// The names of a pod.
     pub(crate) fn of_pod(namespace: Option<&str>, pod: Option<&str>) -> Self {
-        let names = [("K8S_POD_NAMESPACE", namespace), ("K8S_POD_NAME", pod)];
-        let pairs = names.into_iter();
+        let pairs = KUBERNETES.into_iter().zip([namespace, pod]);
         Self::of_pairs(pairs.filter_map(|(key, value)| Some((key, value?))))
     }
 
     /// The pairs whose values aren't empty.
     fn of_pairs<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let named: BTreeMap<&str, &str> = pairs.filter(|(_, value)| !value.is_empty()).collect();
-        let owned = named.into_iter();
+        let owned = |key: &str| match KUBERNETES.into_iter().find(|known| *known == key) {
+            Some(known) => Cow::Borrowed(known),
+            None => Cow::Owned(key.to_owned()),
+        };
+        let pairs = named.into_iter();
         Self(
-            owned
-                .map(|(key, value)| (key.into(), value.into()))
+            pairs
+                .map(|(key, value)| (owned(key), value.into()))
                 .collect(),
         )
     }

@@ -27,23 +27,23 @@ impl Inventory {
         let store = &mut *cluster.open()?;
         self.read_pools(cluster, store)?;
         let mut spaces = Spaces::of(cluster);
-        let mut rows: Vec<HeldAddress> = match (nodes, &cluster.node) {
+        let first = self.held.len();
+        match (nodes, &cluster.node) {
             (Nodes::Counted, _) => {
                 for key in until_answered(store, |store| store.names())? {
                     let place = spaces.place(key.space.as_ref());
                     let of_space = self.taken.entry(place.path.clone());
                     of_space.or_default().push(key.ip);
                 }
-                return Ok(());
             }
+            // A long list: there is no second one for a moment.
             (Nodes::All, _) => until_answered(store, |store| {
-                let mut rows = Vec::new();
-                store.addresses(&mut |held| rows.push(spaces.row(held)))?;
-                Ok(rows)
+                self.held.truncate(first);
+                store.addresses(&mut |held| self.held.push(spaces.row(held)))
             })?,
             (Nodes::This, Some(node)) => {
                 let all = of_node(store, &node.name)?;
-                spaces.stored(store, all)
+                self.held.extend(spaces.stored(store, all));
             }
             (Nodes::This, None) => {
                 let all = until_answered(store, |store| {
@@ -51,14 +51,13 @@ impl Inventory {
                     store.addresses(&mut |held| all.push(held))?;
                     Ok(all)
                 })?;
-                spaces.stored(store, all)
+                self.held.extend(spaces.stored(store, all));
             }
-        };
-        rows.sort_by(|one, other| {
+        }
+        self.held[first..].sort_unstable_by(|one, other| {
             let key = |row: &HeldAddress| row.place.as_ref().map(|place| place.name.clone());
             (key(one), one.ip).cmp(&(key(other), other.ip))
         });
-        self.held.extend(rows);
         Ok(())
     }
 
