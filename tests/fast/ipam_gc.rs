@@ -152,11 +152,12 @@ fn gc_during_an_add_leaves_its_address() {
 #[test]
 fn status_is_the_chains() {
     let sandbox = Sandbox::default();
-    let config = config(&sandbox, &json!({"ranges": [[{"subnet": "10.1.0.0/30"}]]}));
-    call(&sandbox, "STATUS", &config).nothing();
-    let add = sandbox.call("ipam-delegated", "ADD", &config);
-    add.run().result();
-    let error = call(&sandbox, "STATUS", &config).error();
+    let of = |exclude: &[&str]| {
+        let range = json!({"subnet": "10.1.0.0/30", "exclude": exclude});
+        config(&sandbox, &json!({"ranges": [[range]]}))
+    };
+    call(&sandbox, "STATUS", &of(&[])).nothing();
+    let error = call(&sandbox, "STATUS", &of(&["10.1.0.0/30"])).error();
     assert_eq!(error["code"], 50);
     let msg = error["msg"].as_str().unwrap();
     assert!(
