@@ -162,7 +162,7 @@ fn facts_choose_the_pool_and_count_until_del(cluster: &mut dyn PoolCluster) {
     let write = |body: &str| {
         cluster
             .sandbox()
-            .write_executable("ipam-df-rack", &script(body))
+            .write_executable("ipam-df-rack", &script(body));
     };
     write(found);
     let added = cluster.add("c1", &one).result();

@@ -447,7 +447,7 @@ const REMOTE: &[(&str, Verdict)] = &[
         Held(|walk| {
             let whole = json!({"Address": "10.95.0.7/24", "MacAddress": "02:42:0a:5f:00:07"});
             walk.with_endpoint(&json!([]), &whole, |made| {
-                assert_eq!(made, &json!({"Interface": {}}))
+                assert_eq!(made, &json!({"Interface": {}}));
             });
         }),
     ),

@@ -1,6 +1,5 @@
 //! dockerd and the daemon are killed and restarted in each order while containers run.
 
-use std::collections::BTreeSet;
 use std::fs;
 
 use harness::{Dockerd, is_answered};

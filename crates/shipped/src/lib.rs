@@ -1,7 +1,7 @@
 //! The executables that the project delivers: their packages, files and names.
 //!
 //! `cargo xtask install` and `dist` install what is listed here, and the tests run it. A plugin that
-//! is added to [`PLUGINS`] or to an [`Executable`] is built, installed, archived and tested. [`cargo`]
+//! is added to [`PLUGINS`] or to an [`Executable`] is built, installed, archived and tested. [`cargo()`]
 //! builds in the repository.
 
 mod cargo;
