@@ -13,6 +13,9 @@ use serde_json::{Map, Value, json};
 
 use super::mutation::{Change, Mutation, mutations, written};
 
+/// The plugins of both peers.
+const PLUGINS: [&str; 2] = ["host-local", "ipam-delegated"];
+
 #[test]
 fn we_read_what_the_world_writes_as_host_local_does() {
     needs!(KUBERNETES_PROGRAMS);
@@ -30,6 +33,40 @@ fn we_read_what_the_world_writes_as_host_local_does() {
     });
     assert!(differences.is_empty(), "{}", differences.join("\n\n"));
     assert!(all.len() > 500, "{}", all.len());
+}
+
+#[test]
+fn the_prev_result_of_the_network_is_no_part_of_an_add() {
+    needs!(KUBERNETES_PROGRAMS);
+    let of_a_plugin_before = json!({
+        "cniVersion": "1.0.0",
+        "interfaces": [{"name": "br0"}, {"name": "eth0", "sandbox": "/run/netns/c1"}],
+        "ips": [{"interface": 1, "address": "2001:db8::5/128", "gateway": "2001:db8::1"}],
+        "routes": [{"dst": "::/0"}],
+        "dns": {"nameservers": ["2001:db8::53"]},
+    });
+    for (key, value) in [
+        ("prevResult", of_a_plugin_before.clone()),
+        ("PrevResult", of_a_plugin_before),
+        ("prevResult", Value::Null),
+        ("prevResult", json!({})),
+    ] {
+        let peers = Peers::new();
+        for command in ["ADD", "DEL"] {
+            let [theirs, ours] = [0, 1].map(|peer| {
+                let mut config = peers.config(peer);
+                config[key] = value.clone();
+                let plugin = PLUGINS[peer];
+                peers.sandbox.call(plugin, command, &config).run()
+            });
+            assert!(theirs.status.success() && ours.status.success(), "{ours:?}");
+            if command == "ADD" {
+                assert_eq!(as_written_in_go(&ours), as_written_in_go(&theirs), "{key}");
+                assert!(!peers.files(1).is_empty());
+            }
+            assert_eq!(peers.files(1), peers.files(0), "{command} {key}");
+        }
+    }
 }
 
 /// False for values of `dataDir` that lead to the machine's folder, or to the working directory.
@@ -150,7 +187,7 @@ impl Peers {
     /// The answers of both to a command: `host-local`'s, then ours.
     fn both(&self, command: &str, mutation: Option<&Mutation>) -> [Output; 2] {
         [0, 1].map(|peer| {
-            let plugin = ["host-local", "ipam-delegated"][peer];
+            let plugin = PLUGINS[peer];
             let call = self.sandbox.call(plugin, command, &Value::Null);
             call.stdin(written(&self.config(peer), mutation)).run()
         })
