@@ -327,6 +327,11 @@ impl Inventory {
         self.taken.get(directory).map_or(&[], Vec::as_slice)
     }
 
+    /// True if any address is known to be reserved.
+    pub(crate) fn has_taken(&self) -> bool {
+        !self.taken.is_empty()
+    }
+
     /// The directories with addresses that have no configured pool.
     pub(crate) fn unconfigured_directories(&self) -> impl Iterator<Item = &Path> {
         let directories = self.taken.keys().map(PathBuf::as_path);

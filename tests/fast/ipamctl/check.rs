@@ -209,6 +209,34 @@ fn the_default_network_is_the_first_file_of_its_folder() {
 }
 
 #[test]
+fn what_nobody_reads_and_who_may_not_be_named_so_is_found() {
+    let of = |sandbox: &Sandbox, name: &str, ipam: &Value| {
+        let mut config = sandbox.config("1.0.0", &OURS, ipam);
+        config["name"] = json!(name);
+        sandbox.write_conflist("10-testnet.conflist", &config);
+        keys(sandbox)
+    };
+    let ranges = json!([[{"subnet": "10.77.0.0/24"}]]);
+    for (key, value) in [("args", json!({"cni": {}})), ("dns", json!({}))] {
+        let mut ipam = json!({"ranges": ranges});
+        ipam[key] = value;
+        assert_eq!(of(&sandbox(), "testnet", &ipam), [format!("ipam.{key}")]);
+    }
+    let calico = json!({"ranges": [[{"subnet": "usePodCidr"}]]});
+    let sandbox = sandbox();
+    assert_eq!(of(&sandbox, "testnet", &calico).len(), 1);
+    let found = sandbox.ipamctl(&["check"]).run().stdout;
+    assert!(found.contains("${podCIDR}"), "{found}");
+    // The directories of named pools and of Docker's networks.
+    for name in ["pools", "docker"] {
+        let found = of(&sandbox, name, &json!({"ranges": ranges}));
+        assert_eq!(found.len(), 1, "{name}: {found:?}");
+        let without = json_of(&sandbox, &["check", "--no-exec"]);
+        assert_eq!(without[0]["severity"], "error", "{name}: {without}");
+    }
+}
+
+#[test]
 fn two_plugins_of_one_conflist_that_share_folders_are_found() {
     let sandbox = sandbox();
     let ranges = json!({"ranges": [[{"subnet": "10.77.0.0/24"}]]});

@@ -1,7 +1,7 @@
 //! `pools`, `ls`, `show`, `map` and `metrics`: their complete outputs; they change nothing.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use harness::{Sandbox, needs, repository};
@@ -173,6 +173,12 @@ fn who_may_not_read_is_told_which_file_and_that_it_wants_root() {
     );
     // Readable files are shown.
     assert!(output.stdout.contains("10.77.0.2"), "{output:?}");
+    assert_eq!(status(&as_nobody(&sandbox, &["metrics"])), Some(0));
+    // Now nothing can be read.
+    let private = Permissions::from_mode(0o700);
+    fs::set_permissions(sandbox.data_dir(), private).unwrap();
+    let metrics = as_nobody(&sandbox, &["metrics"]);
+    assert_eq!(status(&metrics), Some(2), "{metrics:?}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub(crate) fn run(context: &Context<'_>) -> Result<bool> {
     let samples: Vec<Value> = families.iter().flat_map(samples).collect();
     context.output.print(&samples, || text.lines().collect())?;
     let mut rows = inventory.held.iter();
-    let is_any_read = rows.any(|held| held.state != HeldState::Unreadable);
+    let is_any_read = inventory.has_taken() || rows.any(|held| held.state != HeldState::Unreadable);
     ensure!(
         is_any_read || inventory.problems.is_empty(),
         "no reservation and no record could be read"
