@@ -130,7 +130,7 @@ fn each_input_and_each_output_is_logged_once() {
         ("in-the-configuration", "the configuration"),
         (r#""pools":[{"#, "the selector's output"),
         (r#""address":"10.1.0.2/24""#, "the allocator's output"),
-        ("K8S_POD_NAME=web-1", "CNI_ARGS"),
+        ("IgnoreUnknown=1", "CNI_ARGS"),
         ("netns=\"/run/netns/c1\"", "CNI_NETNS"),
     ] {
         assert_eq!(logs.matches(text).count(), 1, "{what}: {logs}");

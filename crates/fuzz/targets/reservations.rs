@@ -40,7 +40,8 @@ impl Input {
     }
 
     fn config(&self, sandbox: &Sandbox, ips: &[String]) -> Vec<u8> {
-        let ips: Vec<Value> = ips.iter().map(|ip| json!({"address": ip})).collect();
+        let address = |ip: &String| json!({"address": format!("{ip}/32")});
+        let ips: Vec<Value> = ips.iter().map(address).collect();
         let config = json!({"cniVersion": "1.1.0", "name": "testnet", "ipam": {},
             "prevResult": {"ips": ips, "pools": [self.pool()]}});
         sandbox.confine(serde_json::to_vec(&config).unwrap())
