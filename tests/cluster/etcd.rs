@@ -258,7 +258,7 @@ fn a_wrong_setting_or_definition_is_named_by_its_place() {
     let missing = json!("/nowhere/ipam-etcd.json");
     refused("etcd", missing, "/nowhere/ipam-etcd.json: No such file");
     let file = cluster.settings("wrong", &json!({"endpoint": []}));
-    let text = format!("{}: there is no key \"endpoint\"", file.display());
+    let text = format!("{}.endpoint: there is no such key", file.display());
     refused("etcd", json!(file), &text);
     let file = cluster.settings("n1", &json!({"endpoints": [cluster.etcd.url()]}));
     let text = "etcd has no pool \"blue\": etcd:/ipam/v1/pools/blue is missing";

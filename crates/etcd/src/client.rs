@@ -159,10 +159,7 @@ impl Client {
             grpc.ready().await.map_err(not_ready)?;
             let path = PathAndQuery::from_static(path);
             let answer = grpc.unary(request, path, ProstCodec::<Q, A>::default());
-            let has_others = self.settings.endpoints.len() > 1;
-            answer
-                .await
-                .map_err(|status| of_status(&status, changes, has_others))
+            answer.await.map_err(|status| of_status(&status, changes))
         };
         let answered = match started.executor.run(exchange, time, within) {
             Ok(answered) => answered,
@@ -175,8 +172,17 @@ impl Client {
         match answered {
             Ok(response) if response.get_ref().header().is_some() => Ok(response.into_inner()),
             Ok(_) => Err(self.named(lost, "its answer has no header, so it isn't etcd")),
+            // Another member may be trusted.
+            Err(error) if error.kind == Kind::Refused && self.is_of_one_member(&error) => {
+                Err(self.named(Kind::Unreachable, &error.msg))
+            }
             Err(error) => Err(self.named(error.kind, &error.msg)),
         }
+    }
+
+    /// True if the failure is one of TLS, and there are other members.
+    fn is_of_one_member(&self, error: &StoreError) -> bool {
+        self.settings.endpoints.len() > 1 && cluster::client::is_distrust(&error.msg)
     }
 
     /// The failure, with the members' URLs.

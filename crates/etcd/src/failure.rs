@@ -6,9 +6,9 @@ use cluster::client::{is_client_refused, is_distrust, reason};
 use cluster::{Kind, StoreError};
 use tonic::{Code, ConnectError, Status};
 
-/// The failure of a request; `changes` says whether it would change something, `has_others` whether
-/// there are other members, which may be trusted. The texts are of etcd's `rpctypes/error.go`.
-pub(crate) fn of_status(status: &Status, changes: bool, has_others: bool) -> StoreError {
+/// The failure of a request; `changes` says whether it would change something. The texts are of
+/// etcd's `rpctypes/error.go`.
+pub(crate) fn of_status(status: &Status, changes: bool) -> StoreError {
     let said = status.message().trim_start_matches("etcdserver: ");
     let is = |text: &str| said.contains(text);
     let lost = match changes {
@@ -27,15 +27,12 @@ pub(crate) fn of_status(status: &Status, changes: bool, has_others: bool) -> Sto
         Code::Unimplemented => (Kind::Unreachable, format!("it isn't etcd: {said}")),
         _ => {
             let reason = status.source().map_or_else(|| said.to_owned(), reason);
-            let is_refused = match is_of_connection(status) {
-                true => is_distrust(status),
-                false => is_client_refused(status),
-            };
-            let kind = match is_refused {
-                true if has_others => Kind::Unreachable,
-                true => Kind::Refused,
-                false if is_of_connection(status) => Kind::Unreachable,
-                false => lost,
+            let was_sent = !is_of_connection(status);
+            let kind = match was_sent {
+                true if is_client_refused(&reason) => Kind::Refused,
+                true => lost,
+                false if is_distrust(&reason) => Kind::Refused,
+                false => Kind::Unreachable,
             };
             (kind, reason)
         }

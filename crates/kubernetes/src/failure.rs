@@ -42,7 +42,10 @@ pub(crate) fn failure(error: &kube::Error, server: &str, access: Access) -> Stor
         kube::Error::Api(status) => (kind_of_status(status, access), describe(status)),
         kube::Error::Auth(error) => (Kind::Settings, reason(error)),
         kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => (Kind::Unable, reason(error)),
-        _ => (kind_without_answer(error, access), reason(error)),
+        _ => {
+            let why = reason(error);
+            (kind_without_answer(error, &why, access), why)
+        }
     };
     StoreError::new(kind, format!("the API server {server}: {why}"))
 }
@@ -62,8 +65,8 @@ fn kind_of_status(status: &Status, access: Access) -> Kind {
 }
 
 /// Kind of a failure without an answer of the API server.
-fn kind_without_answer(error: &kube::Error, access: Access) -> Kind {
-    if is_client_refused(error) || (is_unsent(error) && is_distrust(error)) {
+fn kind_without_answer(error: &kube::Error, why: &str, access: Access) -> Kind {
+    if is_client_refused(why) || (is_unsent(error) && is_distrust(why)) {
         Kind::Refused
     } else if is_unsent(error) {
         Kind::Unreachable

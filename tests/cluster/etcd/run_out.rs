@@ -40,7 +40,8 @@ fn a_full_pool_of_a_cluster_is_walked_to_its_leak() {
         let pod = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=db-0";
         let netns = match container {
             LOST => netns.to_str().unwrap(),
-            _ => "/proc/self/ns/net",
+            // A namespace that isn't the host's own network namespace.
+            _ => "/proc/self/ns/uts",
         };
         add.env("CNI_ARGS", pod)
             .env("CNI_NETNS", netns)
