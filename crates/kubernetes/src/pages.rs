@@ -1,4 +1,5 @@
-//! Lists, page by page, in the form that has least of what isn't needed.
+//! Lists in the form that has least of what isn't needed: names and metadata at once, whole objects
+//! page by page.
 
 use cluster::{Kind, Store as _, StoreError};
 use http::header::ACCEPT;
