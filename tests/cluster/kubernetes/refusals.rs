@@ -71,7 +71,9 @@ fn a_full_pool_is_listed_once_and_by_names(cluster: &Cluster) {
     let requests = proxy.take_requests().into_iter();
     let paths: Vec<String> = requests.map(|request| request.path).collect();
     let lists = paths.iter().filter(|path| path.contains("addresses?"));
-    let lists: Vec<&String> = lists.filter(|path| path.contains("labelSelector=")).collect();
+    let lists: Vec<&String> = lists
+        .filter(|path| path.contains("labelSelector="))
+        .collect();
     assert_eq!(lists.len(), 1, "{paths:?}");
     assert!(lists[0].contains("includeObject=None"), "{paths:?}");
     cluster.api.kubectl(&["delete", "ipaddr", "--all"]);
