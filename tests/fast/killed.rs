@@ -1,4 +1,4 @@
-//! SIGKILL at every point: before each system call of `ipam-delegated`, or of one of its
+//! SIGKILL at a sample of points: before system calls of `ipam-delegated`, or of one of its
 //! delegates, in an ADD and in a DEL, from the first read of stdin to the end; on a new node, and
 //! on one where another container has an address. After the runtime's DEL, or after one GC, no
 //! reservation, record or process is left, and the other container keeps its address and its

@@ -112,9 +112,9 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// A foreign file, or an I/O error; nothing is changed before all new files are written. If a
-    /// ConfigMap or the service account lacks something, the rest is put right. The runtime would
-    /// not use the installed conflist.
+    /// A foreign file, or an I/O error: nothing is changed before all new files are written. A
+    /// ConfigMap or the service account lacks something: the rest is put right. The runtime would not
+    /// use the installed conflist.
     fn put_right(&mut self) -> Result<()> {
         let mut config = Config::default();
         let read = config.read(&self.arguments, &mut self.subnets);
