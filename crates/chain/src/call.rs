@@ -1,6 +1,7 @@
 //! A call of a delegate: the plugin is found, then called in this process or executed; its
 //! output becomes an outcome.
 
+mod deadline;
 mod event;
 mod installed_delegates;
 mod outcome;
@@ -11,6 +12,7 @@ mod process_group;
 mod search_path;
 mod version_negotiation;
 
+pub use deadline::Deadline;
 pub use event::{Event, Observer};
 pub use outcome::{Failure, Outcome};
 pub use plugins::Plugins;

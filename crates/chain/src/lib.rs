@@ -9,7 +9,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-pub use call::{Event, Failure, Observer, Outcome, Plugins, SearchPath};
+pub use call::{Deadline, Event, Failure, Observer, Outcome, Plugins, SearchPath};
 pub use chain::Chain;
 pub use execution::{Execution, forward, versions};
 pub use record::{OwnRecord, WhenBusy, lock_holders};

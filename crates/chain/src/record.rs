@@ -17,12 +17,14 @@ pub use listing::{ListedRecord, attachments, is_locked, networks, record_of, rec
 pub use liveness::Liveness;
 pub use lock::{WhenBusy, with_locked};
 pub use lock_holders::lock_holders;
-pub use namespace::Namespace;
+pub use namespace::{Namespace, is_namespace};
 pub use own_record::OwnRecord;
 
 pub(crate) use attachment_record::RecordedDelegate;
 pub(crate) use file::RecordFile;
 pub(crate) use folder::{Lookup, Records, name};
 pub(crate) use line::{FORMAT, Intent, Line};
+#[cfg(test)]
+pub(crate) use lock::MOST_FOR_LOCK;
 pub(crate) use lock::{IfMissing, LockedRecord};
 pub(crate) use namespace::NamespaceId;

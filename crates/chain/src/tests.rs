@@ -9,10 +9,10 @@ use cni::{
     Attachment, Cancellation, Command, DelegateName, Environment, Error, JsonOutput, LinkedOutput,
     LinkedPlugin, NetworkConfig, code,
 };
-use state_files::MOST_FOR_LOCK;
 
 use crate::call::{InstalledDelegates, Plugins};
 use crate::chain::Chain;
+use crate::record::MOST_FOR_LOCK;
 use crate::settings::AnswerMode;
 
 /// `eth0` of `c1`.

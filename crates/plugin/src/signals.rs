@@ -79,7 +79,7 @@ mod tests {
             signals.install().unwrap();
             let readable = || {
                 let fd = signals.fd().unwrap();
-                state_files::wait_readable(fd, Duration::ZERO).unwrap()
+                state_files::wait_for([Some(fd)], Some(Duration::ZERO)).unwrap() == [true]
             };
             assert!(!signals.is_cancelled());
             if waits_first {

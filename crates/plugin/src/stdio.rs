@@ -1,11 +1,12 @@
 //! Stdin, stdout and stderr of the process.
 
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use cni::Cancellation;
-use state_files::{MOST_FOR_STDERR, wait_writable};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 
 /// Largest configuration, in bytes. A valid attachment has about 150 bytes, so a GC may have a
 /// hundred thousand of them. A plugin needs several times as much memory.
@@ -15,7 +16,16 @@ const MOST_STDIN: usize = 16 << 20;
 const CHUNK: usize = 4096;
 
 /// Interval in which a signal is noticed while the caller doesn't read stdout.
-const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
+const SIGNAL_INTERVAL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+
+/// Longest wait for a reader of stderr.
+const MOST_FOR_STDERR: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
 
 /// True after the wait for the reader of stderr was given up. Further text is dropped.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
@@ -71,4 +81,12 @@ pub fn write_to_stderr(bytes: &[u8]) {
         // If stderr is closed, the error can't be reported.
         let _ = stderr.write_all(chunk);
     }
+}
+
+/// Waits at most `at_most` until the descriptor is writable or closed. Returns whether it is. After
+/// a signal, the wait begins again.
+fn wait_writable(fd: impl AsFd, at_most: Timespec) -> io::Result<bool> {
+    let mut polled = [PollFd::new(&fd, PollFlags::OUT)];
+    let ready = retry_on_intr(|| poll(&mut polled, Some(&at_most)))?;
+    Ok(ready > 0)
 }

@@ -15,6 +15,10 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::wait_for;
 
+/// Number of attempts to open or lock a file that other processes replace or remove meanwhile. An
+/// attempt fails only if another process does so between two system calls.
+pub const MOST_RACES: usize = 100;
+
 /// Most waits of this process that were given up and have not ended. Each ends when the lock's
 /// holder unlocks, which may take as long as a daemon runs. The bound limits the threads of a
 /// process that tries again and again.
@@ -109,7 +113,19 @@ fn wait(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Deadline;
+
+    /// A call whose other end is closed.
+    struct Cancelled(io::PipeReader);
+
+    impl Cancellation for Cancelled {
+        fn is_cancelled(&self) -> bool {
+            true
+        }
+
+        fn fd(&self) -> io::Result<BorrowedFd<'_>> {
+            Ok(self.0.as_fd())
+        }
+    }
 
     #[test]
     fn a_lock_is_waited_for_and_a_wait_that_was_given_up_holds_no_lock() {
@@ -141,7 +157,7 @@ mod tests {
         let open = || File::create(&path).unwrap();
         let held = open();
         assert!(lock_file(&held, &path, None, None).unwrap());
-        let ended = Deadline::after(Duration::from_millis(1)).unwrap();
+        let ended = Cancelled(io::pipe().unwrap().0);
         assert!(!lock_file(&open(), &path, None, Some(&ended)).unwrap());
         drop(held);
         assert!(lock_file(&open(), &path, None, None).unwrap());

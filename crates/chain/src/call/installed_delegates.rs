@@ -9,9 +9,8 @@ use cni::{
     ROLLBACK,
 };
 use serde_json::value::RawValue;
-use state_files::Deadline;
 
-use crate::call::{Event, Failure, InstalledPlugin, Outcome, ProcessRun, StderrTail};
+use crate::call::{Deadline, Event, Failure, InstalledPlugin, Outcome, ProcessRun, StderrTail};
 use crate::chain::Chain;
 use crate::record::RecordFile;
 use crate::settings::Settings;

@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use state_files::is_namespace;
-
-use crate::record::{AttachmentRecord, Namespace, NamespaceId, RecordState};
+use crate::record::{AttachmentRecord, Namespace, NamespaceId, RecordState, is_namespace};
 
 /// Links to the host's network namespace: the first process's, and this one's.
 const OF_HOST: [&str; 2] = ["/proc/1/ns/net", "/proc/self/ns/net"];

@@ -6,9 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use cni::{Attachment, Error, code};
-use state_files::MOST_FOR_LOCK;
 
 use crate::record::{AttachmentRecord, ListedRecord, Lookup, RecordFile, Records, lock_holders};
+
+/// Longest wait for the lock of an attachment. What a killed call has started ends within
+/// milliseconds.
+pub(crate) const MOST_FOR_LOCK: Duration = Duration::from_secs(2);
 
 /// Treatment of an attachment that is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

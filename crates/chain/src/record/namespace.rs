@@ -10,8 +10,12 @@ use std::path::Path;
 use std::process;
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::statfs;
 use serde::{Deserialize, Serialize};
-use state_files::{is_absent, is_namespace};
+use state_files::is_absent;
+
+/// File system type of namespaces: `NSFS_MAGIC` of Linux.
+const NSFS: i64 = 0x6e73_6673;
 
 /// State of the network namespace of an ADD. Unknown counts as there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +104,23 @@ impl Namespace {
             Err(error) => unknown(&error.to_string()),
         }
     }
+}
+
+/// True if this path is a namespace; false for anything else, such as the empty file that is left
+/// where a namespace was mounted.
+///
+/// ```
+/// # use std::path::Path;
+/// assert!(chain::record::is_namespace(Path::new("/proc/self/ns/net")).unwrap());
+/// assert!(!chain::record::is_namespace(Path::new("/proc/self/status")).unwrap());
+/// assert!(chain::record::is_namespace(Path::new("/run/netns/nowhere")).is_err());
+/// ```
+///
+/// # Errors
+///
+/// An I/O error of `statfs`: `NotFound` or `NotADirectory` if the path doesn't exist.
+pub fn is_namespace(path: &Path) -> io::Result<bool> {
+    Ok(statfs(path)?.f_type == NSFS)
 }
 
 /// The state of a missing path, or of a link to one: unknown if its folder, such as `/run/netns`, is

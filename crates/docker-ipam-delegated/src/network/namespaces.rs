@@ -7,11 +7,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 use chain::Execution;
+use chain::record::is_namespace;
 use ipam::IpNet;
 use rustix::io::Errno;
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use state_files::is_namespace;
 
 use crate::records::IFNAME;
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use chain::Deadline;
 use cni::NetworkName;
 use reservations::{DataDir, Settings};
-use state_files::Deadline;
 
 use crate::inventory::HeldAddress;
 use crate::output::times::rounded;

@@ -59,12 +59,13 @@ impl Cancellation for Deadline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wait_readable;
+    use state_files::wait_for;
 
     #[test]
     fn a_deadline_of_no_time_ends_a_wait_at_once() {
         let deadline = Deadline::after(Duration::ZERO).unwrap();
         assert!(deadline.is_cancelled());
-        assert!(wait_readable(deadline.fd().unwrap(), Duration::from_secs(5)).unwrap());
+        let fds = [deadline.fd().ok()];
+        assert_eq!(wait_for(fds, Some(Duration::from_secs(5))).unwrap(), [true]);
     }
 }
