@@ -1,15 +1,20 @@
-//! A call of a delegate: the plugin is found, then called in this process or executed; its
-//! output becomes an outcome.
+//! A call of one delegate: [`Delegates`] finds the plugin, calls it in this process or executes its
+//! file ([`ProcessRun`]), tells the observer, and makes an [`Outcome`] of what comes back.
+//! [`CommonVersions`] repeats the call for a delegate that is too old for the network's version.
+//!
+//! Nothing here knows a chain or a record: what a process inherits is an [`InheritedLock`].
 
 mod deadline;
+mod delegate_call;
+mod delegates;
 mod event;
-mod installed_delegates;
 mod outcome;
 mod output;
 mod plugins;
 mod process;
 mod process_group;
 mod search_path;
+mod tool;
 mod version_negotiation;
 
 pub use deadline::Deadline;
@@ -18,10 +23,8 @@ pub use outcome::{Failure, Outcome};
 pub use plugins::Plugins;
 pub use search_path::SearchPath;
 
-pub(crate) use installed_delegates::{DelegateCall, InstalledDelegates};
-pub(crate) use outcome::{Kind, MOST_OUTPUT, Reason, Terminated};
-pub(crate) use output::{ProcessOutput, StderrTail};
-pub(crate) use plugins::{InstalledPlugin, refuse_delegates_call};
-pub(crate) use process::ProcessRun;
-pub(crate) use process_group::ProcessGroup;
+pub(crate) use delegate_call::DelegateCall;
+pub(crate) use delegates::{Delegates, TimeLimits};
+pub(crate) use outcome::Kind;
+pub(crate) use process::{InheritedLock, ProcessRun};
 pub(crate) use version_negotiation::{CommonVersions, supported_versions};

@@ -1,40 +1,46 @@
-//! The chain of a network: its delegates, its settings, and the conditions of one call.
+//! The chain of a network: what a front end sees of this crate.
+//!
+//! A [`Chain`] has the configuration, the settings, the plugins and the records of a network. Each
+//! command is a file below: it locks the attachment's record, decides by it what is to be done, and lets
+//! `run` do it. ADD writes the record before the first delegate runs; DEL removes it after the last
+//! one has succeeded. So whatever happens to the process, the next ADD, DEL or GC finds what was done.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use cni::{Attachment, Cancellation, Command, DelegateName, Environment, Error, NetworkConfig};
+use cni::{Attachment, Cancellation, Command, DELEGATE, Environment, Error, NetworkConfig};
 use serde_json::value::RawValue;
 
-use crate::call::{CommonVersions, Event, Observer, Plugins, refuse_delegates_call};
-use crate::record::{AttachmentRecord, ListedRecord, Records};
+use crate::call::{Delegates, InheritedLock, Observer, Plugins, TimeLimits};
+use crate::record::{AttachmentRecord, ListedRecord, RecordFile, Records};
 use crate::settings::Settings;
+
+mod add;
+mod check;
+mod del;
+mod earlier_add;
+mod gc;
+pub(crate) mod release;
+#[cfg(test)]
+mod tests;
 
 /// A chain: the delegates of a network configuration.
 ///
 /// Each method runs one command: [`Self::add`], [`Self::del`], [`Self::check`],
 /// [`Self::status`], [`Self::gc`]; and, for tools, [`Self::release`] and [`Self::dry_run`].
 pub struct Chain<'a> {
-    pub(crate) config: Cow<'a, NetworkConfig>,
-    pub(crate) environment: &'a Environment,
-    pub(crate) settings: Settings,
-    pub(crate) plugins: Plugins<'a>,
-    pub(crate) records: Records,
+    config: Cow<'a, NetworkConfig>,
+    environment: &'a Environment,
+    settings: Settings,
+    plugins: Plugins<'a>,
+    records: Records,
     /// The cancellation of an ADD.
-    pub(crate) cancellation: Option<&'a dyn Cancellation>,
-    /// The end of a release.
-    pub(crate) deadline: Option<Instant>,
-    /// The longest that a delegate may take, whatever its configuration says.
-    pub(crate) longest: Option<Duration>,
-    pub(crate) observer: Option<&'a dyn Observer>,
+    cancellation: Option<&'a dyn Cancellation>,
+    /// The limits that the caller sets.
+    limits: TimeLimits,
+    observer: Option<&'a dyn Observer>,
     /// The caller's line in the record of an ADD, which must then be recorded.
-    pub(crate) caller_line: Option<Box<RawValue>>,
-    /// True for one plugin, which may be a chain itself. Delegates of a chain are marked as such, and
-    /// refused by it.
-    pub(crate) is_one_plugin: bool,
-    /// The versions of delegates that don't support the network's.
-    pub(crate) versions: RefCell<CommonVersions>,
+    caller_line: Option<Box<RawValue>>,
 }
 
 impl<'a> Chain<'a> {
@@ -52,8 +58,8 @@ impl<'a> Chain<'a> {
     ) -> Result<Self, Error> {
         refuse_delegates_call(environment)?;
         let settings = Settings::read(config, environment)?;
-        let borrowed = Cow::Borrowed(config);
-        Ok(Self::with(settings, borrowed, environment, plugins))
+        let config = Cow::Borrowed(config);
+        Ok(Self::with(settings, config, environment, plugins))
     }
 
     /// Reads the settings of the chain for DEL or GC: a wrong setting is logged and ignored, so
@@ -70,8 +76,8 @@ impl<'a> Chain<'a> {
     ) -> Result<Self, Error> {
         refuse_delegates_call(environment)?;
         let settings = Settings::to_release(config, environment)?;
-        let borrowed = Cow::Borrowed(config);
-        Ok(Self::with(settings, borrowed, environment, plugins))
+        let config = Cow::Borrowed(config);
+        Ok(Self::with(settings, config, environment, plugins))
     }
 
     /// The chain of a record, with the configuration of its ADD, for [`Self::release`]. No other
@@ -90,30 +96,13 @@ impl<'a> Chain<'a> {
         let damaged = |reason: &str| Error::io(format_args!("record {path}"), reason);
         let usable = record.content.as_ref();
         let content = usable.map_err(|reason| damaged(reason))?;
-        if content.is_callers {
+        if content.is_undone_by_caller {
             return Err(content.refusal(&record.attachment));
         }
         let config = content.config().map_err(|error| damaged(&error.msg))?;
         let settings = Settings::to_release(&config, environment)?;
         let mut chain = Self::with(settings, Cow::Owned(config), environment, plugins);
         chain.records = record.siblings();
-        Ok(chain)
-    }
-
-    /// A chain of one plugin, which is executed even if it is linked. It has no records.
-    ///
-    /// # Errors
-    ///
-    /// Code 4 if `CNI_PATH` is missing or empty.
-    pub(crate) fn of_one(
-        plugin: &DelegateName,
-        config: &'a NetworkConfig,
-        environment: &'a Environment,
-    ) -> Result<Self, Error> {
-        let settings = Settings::of_delegates(vec![plugin.clone()]);
-        let plugins = Plugins::in_cni_path(environment)?;
-        let mut chain = Self::with(settings, Cow::Borrowed(config), environment, plugins);
-        chain.is_one_plugin = true;
         Ok(chain)
     }
 
@@ -130,12 +119,9 @@ impl<'a> Chain<'a> {
             config,
             environment,
             cancellation: None,
-            deadline: None,
-            longest: None,
+            limits: TimeLimits::default(),
             observer: None,
             caller_line: None,
-            is_one_plugin: false,
-            versions: RefCell::default(),
         }
     }
 
@@ -150,7 +136,7 @@ impl<'a> Chain<'a> {
     /// `ipam.delegateTimeout` says so.
     #[must_use]
     pub fn with_longest(mut self, longest: Duration) -> Self {
-        self.longest = Some(longest);
+        self.limits.longest = Some(longest);
         self
     }
 
@@ -174,16 +160,27 @@ impl<'a> Chain<'a> {
         self
     }
 
-    /// Tells the observer of an event.
-    pub(crate) fn tell(&self, event: &Event<'_>) {
-        if let Some(observer) = self.observer {
-            observer.event(event);
+    /// The delegates in this environment, which inherit the lock of this record. They are marked as
+    /// a chain's, which no chain may be.
+    fn delegates<'c>(
+        &'c self,
+        environment: Environment,
+        record: Option<&'c RecordFile>,
+    ) -> Delegates<'c, 'a> {
+        Delegates {
+            observer: self.observer,
+            limits: TimeLimits {
+                timeout: self.settings.timeout,
+                ..self.limits
+            },
+            lock: record.map(|record| record as &dyn InheritedLock),
+            ..Delegates::new(&self.plugins, environment.with(DELEGATE, "1"))
         }
     }
 
     /// The environment of the DEL of an attachment: by its record, `CNI_ARGS` are those of its ADD,
     /// and, unless the runtime has called DEL, `CNI_NETNS` is.
-    pub(crate) fn environment_of(
+    fn environment_of(
         &self,
         attachment: &Attachment,
         record: Option<&AttachmentRecord>,
@@ -203,7 +200,7 @@ impl<'a> Chain<'a> {
     }
 
     /// The error, with the path of the attachment's record if there is one.
-    pub(crate) fn with_record(&self, attachment: &Attachment, error: Error) -> Error {
+    fn with_record(&self, attachment: &Attachment, error: Error) -> Error {
         let file = self.records.file(attachment);
         if !file.exists() {
             return error;
@@ -213,4 +210,18 @@ impl<'a> Chain<'a> {
             file.display()
         ))
     }
+}
+
+/// Refuses a call that comes from a chain's delegate: the chain may be its own, by whatever name.
+///
+/// # Errors
+///
+/// Code 7.
+fn refuse_delegates_call(environment: &Environment) -> Result<(), Error> {
+    if environment.get(DELEGATE).is_none() {
+        return Ok(());
+    }
+    Err(Error::config(format!(
+        "ipam.delegates: a delegate has called ipam-delegated again ({DELEGATE} is set); a chain can't be its own delegate",
+    )))
 }

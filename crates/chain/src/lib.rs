@@ -2,7 +2,6 @@
 
 mod call;
 mod chain;
-mod execution;
 pub mod record;
 mod run;
 mod settings;
@@ -11,7 +10,6 @@ mod tests;
 
 pub use call::{Deadline, Event, Failure, Observer, Outcome, Plugins, SearchPath};
 pub use chain::Chain;
-pub use execution::{Execution, forward, versions};
-pub use record::{OwnRecord, WhenBusy, lock_holders};
-pub use run::release::Released;
-pub use run::unfinished::{has_unfinished, is_unfinished};
+pub use chain::release::Released;
+pub use record::{OwnRecord, WhenBusy, has_unfinished, is_unfinished, lock_holders};
+pub use run::{Execution, forward, versions};

@@ -6,11 +6,7 @@ use std::time::Duration;
 use cni::{DelegateName, Environment, Error, NetworkConfig, Object};
 use serde::Deserialize;
 
-/// The default folder of the records.
-const STATE_DIR: &str = "/var/lib/cni/ipam-delegated";
-
-/// Variable that names another default folder of the records.
-const STATE_DIR_VARIABLE: &str = "IPAM_DELEGATED_STATE_DIR";
+use crate::record::state_dir;
 
 /// The settings of a chain.
 #[derive(Clone, Debug)]
@@ -48,7 +44,7 @@ impl Settings {
             delegates: delegates(&ipam)?,
             timeout: ipam.duration("ipam", "delegateTimeout")?,
             answer: ipam.read("ipam", "result")?.unwrap_or_default(),
-            state_dir: state_dir(environment, &ipam)?,
+            state_dir: state_dir::of_ipam(environment, &ipam)?,
         })
     }
 
@@ -65,27 +61,25 @@ impl Settings {
     ) -> Result<Self, Error> {
         let ipam = usable(config.ipam());
         let delegates = usable(delegates(&ipam));
-        let mut settings = Self {
-            timeout: usable(ipam.duration("ipam", "delegateTimeout")),
-            ..Self::of_delegates(delegates)
-        };
-        match state_dir(environment, &ipam) {
-            Ok(path) => settings.state_dir = path,
-            Err(error) if settings.delegates.is_empty() => return Err(error),
-            Err(error) => warn_of_setting(&error),
-        }
-        Ok(settings)
-    }
-
-    /// The default settings, for these delegates.
-    pub(crate) fn of_delegates(delegates: Vec<DelegateName>) -> Self {
-        Self {
+        let state_dir = state_dir::of_ipam(environment, &ipam).or_else(|error| {
+            if delegates.is_empty() {
+                return Err(error);
+            }
+            warn_of_setting(&error);
+            Ok(state_dir::DEFAULT.into())
+        })?;
+        Ok(Self {
             delegates,
-            timeout: None,
+            timeout: timeout_to_release(&ipam),
             answer: AnswerMode::Last,
-            state_dir: STATE_DIR.into(),
-        }
+            state_dir,
+        })
     }
+}
+
+/// `delegateTimeout` for DEL and GC.
+pub(crate) fn timeout_to_release(ipam: &Object) -> Option<Duration> {
+    usable(ipam.duration("ipam", "delegateTimeout"))
 }
 
 /// The value of a setting of DEL and GC; if it is wrong, that of a missing one.
@@ -112,20 +106,6 @@ fn delegates(ipam: &Object) -> Result<Vec<DelegateName>, Error> {
     Ok(names)
 }
 
-/// `ipam.stateDir`, or its default.
-pub(crate) fn state_dir(environment: &Environment, ipam: &Object) -> Result<PathBuf, Error> {
-    if let Some(path) = ipam.absolute_path("ipam", "stateDir")? {
-        return Ok(path);
-    }
-    match environment.get(STATE_DIR_VARIABLE).map(PathBuf::from) {
-        None => Ok(STATE_DIR.into()),
-        Some(path) if path.is_absolute() => Ok(path),
-        Some(path) => Err(Error::environment(format!(
-            "{STATE_DIR_VARIABLE}: {path:?} is not an absolute path"
-        ))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,7 +129,7 @@ mod tests {
         assert_eq!(names, ["ipam-ds-ranges", "host-local", "ipam-ds-ranges"]);
         assert_eq!(settings.timeout, None);
         assert_eq!(settings.answer, AnswerMode::Last);
-        assert_eq!(settings.state_dir, PathBuf::from(STATE_DIR));
+        assert_eq!(settings.state_dir, PathBuf::from(state_dir::DEFAULT));
     }
 
     #[test]

@@ -10,8 +10,7 @@ use cni::{
     LinkedPlugin, NetworkConfig, code,
 };
 
-use crate::call::{InstalledDelegates, Plugins};
-use crate::chain::Chain;
+use crate::call::{CommonVersions, Delegates, Plugins};
 use crate::record::MOST_FOR_LOCK;
 use crate::settings::AnswerMode;
 
@@ -116,8 +115,7 @@ impl Script {
     pub(crate) fn run<T>(
         &self,
         names: &[DelegateName],
-        config: &NetworkConfig,
-        f: impl FnOnce(&mut InstalledDelegates<'_, '_>) -> T,
+        f: impl FnOnce(&Delegates<'_, '_>, &mut CommonVersions) -> T,
     ) -> T {
         let installed = names
             .iter()
@@ -127,12 +125,12 @@ impl Script {
         let linked: Vec<&dyn LinkedPlugin> = scripted.iter().map(|one| one as _).collect();
         let environment = Environment::default().with("CNI_PATH", "/nowhere");
         let plugins = Plugins::in_cni_path(&environment).unwrap();
-        let mut chain = Chain::of_one(&names[0], config, &environment).unwrap();
-        chain.plugins = plugins.and_linked(&linked);
-        chain.settings.delegates = names.to_vec();
-        chain.settings.answer = self.answer;
-        let delegates = InstalledDelegates::new(&chain, environment.clone());
-        f(&mut delegates.cancelled_by(Some(self)))
+        let plugins = plugins.and_linked(&linked);
+        let delegates = Delegates {
+            cancellation: Some(self),
+            ..Delegates::new(&plugins, environment)
+        };
+        f(&delegates, &mut CommonVersions::default())
     }
 }
 

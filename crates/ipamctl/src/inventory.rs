@@ -151,7 +151,9 @@ impl Inventory {
                 let read = self.known(&folder, records(&state_dir, &network));
                 let is_endpoint = |record: &Arc<ListedRecord>| {
                     let content = record.content.as_ref();
-                    content.map_or(state_dir == node.endpoints(), |content| content.is_callers)
+                    content.map_or(state_dir == node.endpoints(), |content| {
+                        content.is_undone_by_caller
+                    })
                 };
                 let (endpoints, chains): (Vec<_>, Vec<_>) =
                     read.into_iter().map(Arc::new).partition(is_endpoint);

@@ -135,7 +135,7 @@ impl Node {
     /// The network of a record, as its ADD was configured.
     fn network_of(&self, record: &ListedRecord) -> Result<Option<Network>, String> {
         let content = record.content.as_ref().map_err(Clone::clone)?;
-        if content.is_callers {
+        if content.is_undone_by_caller {
             // Docker's endpoint: the configuration is a list.
             let list = content.raw_config().get();
             let conflist = Conflist::parse(&record.file, list.as_bytes())?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cni::{Command, DelegateName};
 use serde_json::value::RawValue;
 
-use crate::call::Outcome;
+use crate::call::outcome::Outcome;
 
 /// Receives the events of a chain, for a log, a demo or a tool.
 pub trait Observer {

@@ -36,19 +36,19 @@ pub(crate) enum Kind {
     Died,
     /// It exited with 0 and printed something other than a JSON object.
     Garbled,
-    /// It succeeded, but printed nothing where an answer is required, or the chain's result could
-    /// not be delivered to the caller.
+    /// It succeeded, but printed nothing where an answer is required.
     NoAnswer,
-    /// The chain has terminated its process group.
+    /// Its process group was terminated by this process.
     Terminated(Reason),
-    /// It has given up by itself, or was not started.
+    /// It has failed by itself after its time, or in a call that was cancelled; or it was not
+    /// started in such a call.
     GaveUp(Reason),
 }
 
 /// A reason to terminate a delegate.
 #[derive(Debug)]
 pub(crate) enum Reason {
-    /// It took longer than this, its `delegateTimeout`.
+    /// It took longer than this, the shortest of its time limits.
     TimedOut(Duration),
     /// The call was cancelled.
     Cancelled,

@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 
 use cni::{Error, Excerpt, JsonOutput, Object, code};
 
-use crate::call::{Failure, Kind, Outcome, Terminated};
+use crate::call::outcome::{Failure, Kind, Outcome, Terminated};
 
 /// The part of a delegate's stderr that is kept: its end, in bytes.
 const MOST_STDERR: usize = 4 << 10;
@@ -113,7 +113,7 @@ fn as_error(stdout: &[u8]) -> Option<Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::Reason;
+    use crate::call::outcome::Reason;
 
     fn outcome(raw_status: i32, stdout: &str) -> Outcome {
         Outcome::from(ProcessOutput {

@@ -1,13 +1,12 @@
 //! The plugins of a chain: executables in `CNI_PATH`, and plugins that are linked into
 //! the process.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use cni::{DELEGATE, DelegateName, Environment, Error, LinkedPlugin};
+use cni::{DelegateName, Environment, Error, LinkedPlugin};
 
-use crate::call::{Failure, SearchPath};
+use crate::call::outcome::Failure;
+use crate::call::search_path::SearchPath;
 
 /// The linked plugin that a path leads to, if it is the process's own executable by the name of this
 /// plugin.
@@ -18,12 +17,9 @@ pub struct Plugins<'a> {
     search_path: SearchPath,
     by_name: &'a [&'a dyn LinkedPlugin],
     own_executable: Option<OwnExecutable<'a>>,
-    /// The plugins found so far: each is looked up once a call.
-    found: RefCell<HashMap<DelegateName, InstalledPlugin<'a>>>,
 }
 
 /// A plugin that was found.
-#[derive(Clone)]
 pub(crate) enum InstalledPlugin<'a> {
     /// Its file is executed.
     File(PathBuf),
@@ -52,7 +48,6 @@ impl<'a> Plugins<'a> {
             search_path: SearchPath::from_environment(environment)?,
             by_name: &[],
             own_executable: None,
-            found: RefCell::default(),
         })
     }
 
@@ -78,38 +73,16 @@ impl<'a> Plugins<'a> {
     ///
     /// There is no such plugin.
     pub(crate) fn find(&self, name: &DelegateName) -> Result<InstalledPlugin<'a>, Failure> {
-        let mut found = self.found.borrow_mut();
-        if let Some(plugin) = found.get(name) {
-            return Ok(plugin.clone());
-        }
         let mut linked = self.by_name.iter();
-        let plugin = match linked.find(|plugin| plugin.name() == name.as_str()) {
-            Some(plugin) => InstalledPlugin::Linked(*plugin, None),
-            None => {
-                let path = self.search_path.find(name)?;
-                match self.own_executable.and_then(|own| own(&path)) {
-                    Some(plugin) => InstalledPlugin::Linked(plugin, Some(path)),
-                    None => InstalledPlugin::File(path),
-                }
-            }
-        };
-        found.insert(name.clone(), plugin.clone());
-        Ok(plugin)
+        if let Some(plugin) = linked.find(|plugin| plugin.name() == name.as_str()) {
+            return Ok(InstalledPlugin::Linked(*plugin, None));
+        }
+        let path = self.search_path.find(name)?;
+        Ok(match self.own_executable.and_then(|own| own(&path)) {
+            Some(plugin) => InstalledPlugin::Linked(plugin, Some(path)),
+            None => InstalledPlugin::File(path),
+        })
     }
-}
-
-/// Refuses a call that comes from a chain's delegate: the chain may be its own, by whatever name.
-///
-/// # Errors
-///
-/// Code 7.
-pub(crate) fn refuse_delegates_call(environment: &Environment) -> Result<(), Error> {
-    if environment.get(DELEGATE).is_none() {
-        return Ok(());
-    }
-    Err(Error::config(format!(
-        "ipam.delegates: a delegate has called ipam-delegated again ({DELEGATE} is set); a chain can't be its own delegate",
-    )))
 }
 
 #[cfg(test)]

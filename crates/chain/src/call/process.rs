@@ -15,8 +15,9 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd, ioctl_fionread};
 use state_files::wait_for;
 
-use crate::call::{MOST_OUTPUT, ProcessGroup, ProcessOutput, Reason, StderrTail, Terminated};
-use crate::record::RecordFile;
+use crate::call::outcome::{MOST_OUTPUT, Reason, Terminated};
+use crate::call::output::{ProcessOutput, StderrTail};
+use crate::call::process_group::ProcessGroup;
 
 /// Longest time of the attempts to start an executable that is being replaced. libcni
 /// waits as long (`pkg/invoke`, `RawExec`).
@@ -25,6 +26,16 @@ const BUSY: Duration = Duration::from_secs(5);
 /// Held while a lock is inheritable, so that a delegate of another chain in this process
 /// doesn't inherit it.
 static INHERITING: Mutex<()> = Mutex::new(());
+
+/// A lock that a process inherits and may hold on after this process has ended.
+pub(crate) trait InheritedLock {
+    /// The locked file; `None` if it isn't locked.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// From now on, the lock is left to the processes that have inherited it: one was killed, and
+    /// what it has started may still be at work.
+    fn leave_to_heirs(&self);
+}
 
 /// A run of a delegate's process.
 pub(crate) struct ProcessRun<'a> {
@@ -37,8 +48,8 @@ pub(crate) struct ProcessRun<'a> {
     /// The longest that it may take.
     pub(crate) timeout: Option<Duration>,
     pub(crate) cancellation: Option<&'a dyn Cancellation>,
-    /// The record whose lock it inherits.
-    pub(crate) record: Option<&'a RecordFile>,
+    /// The lock that it inherits.
+    pub(crate) lock: Option<&'a dyn InheritedLock>,
 }
 
 impl ProcessRun<'_> {
@@ -63,9 +74,9 @@ impl ProcessRun<'_> {
             },
         };
         if output.is_of_killed()
-            && let Some(record) = self.record
+            && let Some(lock) = self.lock
         {
-            record.leave_to_heirs();
+            lock.leave_to_heirs();
         }
         Ok(output)
     }
@@ -120,7 +131,7 @@ impl ProcessRun<'_> {
             .stderr(Stdio::piped())
             // So that it can be terminated with every process that it starts.
             .process_group(0);
-        let lock = self.record.and_then(RecordFile::lock_fd);
+        let lock = self.lock.and_then(InheritedLock::fd);
         let busy_until = Instant::now() + BUSY;
         let until = deadline.map_or(busy_until, |deadline| deadline.min(busy_until));
         loop {
@@ -259,7 +270,7 @@ mod tests {
             stdin: b"",
             timeout: Some(timeout),
             cancellation: None,
-            record: None,
+            lock: None,
         };
         let mut stderr = 0;
         let output = run.to_its_end(&mut |bytes| stderr += bytes.len());
@@ -305,7 +316,7 @@ mod tests {
                 stdin: b"",
                 timeout: None,
                 cancellation: None,
-                record: None,
+                lock: None,
             };
             run.to_its_end(&mut |_| {})
         };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cni::{DelegateName, Environment, Error, code};
 
-use crate::call::{Failure, Kind};
+use crate::call::outcome::{Failure, Kind};
 
 /// `CNI_PATH`: the folders in which plugins are found.
 #[derive(Clone, Debug)]

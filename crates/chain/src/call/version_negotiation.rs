@@ -6,7 +6,8 @@ use std::collections::HashMap;
 
 use cni::{Command, DelegateName, IpamResult, JsonOutput, Object, SpecVersion, code};
 
-use crate::call::{DelegateCall, Failure, Kind, Outcome};
+use crate::call::delegate_call::DelegateCall;
+use crate::call::outcome::{Failure, Kind, Outcome};
 
 /// Runs a delegate once.
 type RunOnce<'a> = &'a mut dyn FnMut(&DelegateCall<'_>) -> Outcome;

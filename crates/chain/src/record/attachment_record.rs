@@ -1,17 +1,17 @@
 //! Record of an attachment: the delegates that ran, their results, and how far ADD or DEL has
 //! got.
 //!
-//! A record is a list of events, one JSON object a line. It is never required: without
-//! one, DEL runs the delegates of today's configuration. It holds the configuration and
-//! the variables of the ADD, so only its owner may read it.
+//! A record is a list of events, one JSON object a line. DEL needs none: without one, it runs the
+//! delegates of today's configuration. It holds the configuration and the variables of the ADD, so
+//! only its owner may read it.
 
 use std::time::SystemTime;
 
 use cni::{Attachment, DelegateName, Error, NetworkConfig, NetworkName};
 use serde_json::value::RawValue;
-use state_files::whole_lines;
 
-use crate::record::{FORMAT, Intent, Line, Namespace, NamespaceId};
+use crate::record::line::{FORMAT, Intent, Line};
+use crate::record::namespace::{Namespace, NamespaceId};
 
 /// The record of an attachment.
 #[derive(Clone, Debug)]
@@ -29,13 +29,13 @@ pub struct AttachmentRecord {
     /// `CNI_ARGS` of the ADD.
     pub args: String,
     /// The delegates of the ADD, in order.
-    pub delegates: Vec<DelegateAnswer>,
+    pub delegates: Vec<RecordedDelegate>,
     /// The lines of the chain's caller, in the order in which they were written
     /// ([`crate::Chain::with_caller_line`]).
     pub caller_lines: Vec<Box<RawValue>>,
     /// True if the chain's caller runs the plugins itself ([`crate::OwnRecord`]): no chain undoes
     /// the attachment.
-    pub is_callers: bool,
+    pub is_undone_by_caller: bool,
     pub(crate) netns_id: Option<NamespaceId>,
     config: Box<RawValue>,
 }
@@ -64,7 +64,7 @@ impl RecordState {
 
 /// A delegate of a recorded ADD.
 #[derive(Clone, Debug)]
-pub struct DelegateAnswer {
+pub struct RecordedDelegate {
     /// The name in `ipam.delegates`.
     pub name: DelegateName,
     /// Its result; `None` if it is not recorded.
@@ -83,33 +83,43 @@ impl AttachmentRecord {
             netns: intent.netns,
             args: intent.args,
             delegates: delegates
-                .map(|name| DelegateAnswer { name, result: None })
+                .map(|name| RecordedDelegate { name, result: None })
                 .collect(),
             caller_lines: Vec::new(),
-            is_callers: intent.is_callers,
+            is_undone_by_caller: intent.is_undone_by_caller,
             netns_id: intent.netns_id,
             config: intent.config,
         }
     }
 
-    /// Reads a record. A last line without a line feed was not written.
+    /// Reads a record from its whole lines, and whether bytes of another one follow. `None` without
+    /// any byte: nothing has begun.
     ///
     /// # Errors
     ///
-    /// The reason why it can't be used: damage, another format, another attachment.
+    /// The reason why it can't be used: damage, such as a first line that was cut off, another
+    /// format, another attachment.
     pub(crate) fn parse(
-        content: &[u8],
+        lines: &[u8],
+        is_torn: bool,
+        network: &NetworkName,
+        attachment: &Attachment,
+    ) -> Option<Result<Self, String>> {
+        let has_begun = !lines.is_empty() || is_torn;
+        has_begun.then(|| Self::of_lines(lines, network, attachment))
+    }
+
+    fn of_lines(
+        lines: &[u8],
         network: &NetworkName,
         attachment: &Attachment,
     ) -> Result<Self, String> {
-        let mut lines = whole_lines(content)
+        let mut lines = lines
             .split_inclusive(|byte| *byte == b'\n')
             .map(|line| serde_json::from_slice(line).map_err(|error| error.to_string()));
-        let intent = match lines.next() {
-            None => return Err("its first line was not written".to_owned()),
-            Some(Ok(Line::Adding(intent))) => *intent,
-            Some(Ok(_)) => return Err("its first line is no intent".to_owned()),
-            Some(Err(reason)) => return Err(reason),
+        let first = lines.next().ok_or("its first line was not written")??;
+        let Line::Adding(intent) = first else {
+            return Err("its first line is no intent".to_owned());
         };
         if intent.format != FORMAT {
             return Err(format!("its format is {}, not {FORMAT}", intent.format));
@@ -126,7 +136,7 @@ impl AttachmentRecord {
                 intent.container_id, intent.ifname, intent.network
             ));
         }
-        let mut record = Self::new(intent);
+        let mut record = Self::new(*intent);
         for line in lines {
             record.note(line?)?;
         }
@@ -188,24 +198,6 @@ impl AttachmentRecord {
     pub fn answer(&self) -> Option<&RawValue> {
         self.delegates.last()?.result.as_deref()
     }
-
-    /// The delegates of the ADD, in order, with their parts in it.
-    pub(crate) fn recorded_delegates(&self) -> Vec<RecordedDelegate<'_>> {
-        let delegates = self.delegates.iter();
-        let recorded = delegates.map(|DelegateAnswer { name, result }| RecordedDelegate {
-            name,
-            result: result.as_deref(),
-        });
-        recorded.collect()
-    }
-}
-
-/// A delegate of a recorded ADD.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RecordedDelegate<'a> {
-    pub(crate) name: &'a DelegateName,
-    /// Its result, if it is recorded.
-    pub(crate) result: Option<&'a RawValue>,
 }
 
 #[cfg(test)]
@@ -213,6 +205,7 @@ mod tests {
     use super::*;
     use crate::tests::attachment;
     use cni::Environment;
+    use state_files::whole_lines;
 
     const RESULTS: [&str; 3] = [
         r#"{"ips":[],"pools":[1]}"#,
@@ -240,7 +233,11 @@ mod tests {
     }
 
     fn parse(content: &[u8]) -> Result<AttachmentRecord, String> {
-        AttachmentRecord::parse(content, &"net".parse().unwrap(), &attachment())
+        let lines = whole_lines(content);
+        let is_torn = lines.len() < content.len();
+        let network = "net".parse().unwrap();
+        let parsed = AttachmentRecord::parse(lines, is_torn, &network, &attachment());
+        parsed.unwrap_or_else(|| Err("nothing".to_owned()))
     }
 
     fn number_of_results(record: &AttachmentRecord) -> usize {

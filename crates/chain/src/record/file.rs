@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{FlockOperation, flock};
 use state_files::{FileId, Journal, StateFolder, lock_file};
 
-use crate::record::Line;
+use crate::record::line::Line;
 
 /// The open file of an attachment's record. [`Self::lock`] locks it.
 pub(crate) struct RecordFile {

@@ -8,7 +8,8 @@ use cni::{Attachment, NetworkName};
 use rustix::fs::OFlags;
 use state_files::{Journal, MOST_RACES, StateFolder, is_refused, names_in, open_if_there};
 
-use crate::record::{AttachmentRecord, RecordFile};
+use crate::record::attachment_record::AttachmentRecord;
+use crate::record::file::RecordFile;
 
 /// The records of one network.
 pub(crate) struct Records {
@@ -117,8 +118,13 @@ impl Records {
         attachment: &Attachment,
     ) -> io::Result<Option<Result<AttachmentRecord, String>>> {
         let lines = file.journal.read()?;
-        let parse = || AttachmentRecord::parse(&lines, &self.network, attachment);
-        Ok((!lines.is_empty() || file.journal.is_torn()).then(parse))
+        let is_torn = file.journal.is_torn();
+        Ok(AttachmentRecord::parse(
+            &lines,
+            is_torn,
+            &self.network,
+            attachment,
+        ))
     }
 
     /// The attachments that have a record, in order. A folder that is proven to be missing has none.
@@ -187,7 +193,7 @@ fn attachment_of(file: &str) -> Option<Attachment> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Line;
+    use crate::record::line::Line;
     use crate::tests::attachment;
     use rustix::io::Errno;
     use std::fs;

@@ -9,7 +9,7 @@ use cni::{
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::record::NamespaceId;
+use crate::record::namespace::NamespaceId;
 
 /// The version of the format.
 pub(crate) const FORMAT: u32 = 3;
@@ -57,8 +57,12 @@ pub(crate) struct Intent {
     /// The configuration of the ADD.
     pub(crate) config: Box<RawValue>,
     /// True if the chain's caller runs the plugins itself ([`crate::OwnRecord`]).
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) is_callers: bool,
+    #[serde(
+        rename = "isCallers",
+        default,
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    pub(crate) is_undone_by_caller: bool,
 }
 
 impl Intent {
@@ -82,7 +86,7 @@ impl Intent {
             args: environment.text("CNI_ARGS"),
             delegates: delegates.to_vec(),
             config: config.to_raw(),
-            is_callers: false,
+            is_undone_by_caller: false,
         }
     }
 }

@@ -4,13 +4,13 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use cni::{Attachment, Environment, Error, NetworkConfig, NetworkName};
+use cni::{Attachment, NetworkName};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use state_files::{StateFolder, open_if_there, parsed_names_in, whole_lines};
 
-use crate::record::{AttachmentRecord, Records, name};
-use crate::settings;
+use crate::record::attachment_record::AttachmentRecord;
+use crate::record::folder::{Records, name};
 
 /// A file of the records' folder that is named like a record.
 #[derive(Clone, Debug)]
@@ -33,15 +33,6 @@ impl ListedRecord {
         let state_dir = self.file.ancestors().nth(2);
         Records::new(state_dir.unwrap_or(Path::new("/")), &self.network)
     }
-}
-
-/// The folder of the records of this configuration: `ipam.stateDir` or its default.
-///
-/// # Errors
-///
-/// Code 7 for a relative path, code 4 for one in the environment.
-pub fn state_dir(config: &NetworkConfig, environment: &Environment) -> Result<PathBuf, Error> {
-    settings::state_dir(environment, &config.ipam()?)
 }
 
 /// The networks that have a folder of records, in order.
@@ -110,11 +101,15 @@ fn record(
 ) -> Option<ListedRecord> {
     let name = name(attachment);
     let (content, changed) = match folder.read_with_time(&name) {
-        // A call has made the file, and is about to write its first line.
-        Ok((content, _)) if whole_lines(&content).is_empty() => return None,
         Ok((content, changed)) => {
-            let content = AttachmentRecord::parse(&content, network, attachment);
-            (content, changed)
+            let lines = whole_lines(&content);
+            // A call may be writing the first line.
+            if lines.is_empty() && is_locked(&folder.path_of(&name)).unwrap_or_default() {
+                return None;
+            }
+            let is_torn = lines.len() < content.len();
+            let parsed = AttachmentRecord::parse(lines, is_torn, network, attachment)?;
+            (parsed, changed)
         }
         Err(error) if error.kind() == ErrorKind::NotFound => return None,
         Err(error) => (Err(error.to_string()), None),
@@ -153,8 +148,11 @@ pub fn is_locked(record: &Path) -> io::Result<bool> {
 mod tests {
     use std::fs;
 
+    use cni::Environment;
+
     use super::*;
-    use crate::record::{Intent, Line, RecordState};
+    use crate::record::attachment_record::RecordState;
+    use crate::record::line::{Intent, Line};
     use crate::tests::{attachment, config};
     use serde_json::value::RawValue;
     use std::os::unix::fs::PermissionsExt;
@@ -219,10 +217,16 @@ mod tests {
             assert!(record.since() >= before && record.since() <= SystemTime::now());
         }
         assert_eq!(networks(root.path()).unwrap(), vec![network.clone()]);
-        // Being written.
+        // Being written, then cut off, as it is to a call.
         for begun in ["", "{"] {
             fs::write(&file, begun).unwrap();
+            let written = fs::File::open(&file).unwrap();
+            flock(&written, FlockOperation::NonBlockingLockExclusive).unwrap();
             assert!(records(root.path(), &network).unwrap().is_empty());
+            drop(written);
+            let listed = records(root.path(), &network).unwrap();
+            assert_eq!(listed.len(), begun.len());
+            assert!(listed.iter().all(|listed| listed.content.is_err()));
         }
         fs::write(&file, "{\n").unwrap();
         let listed = records(root.path(), &network).unwrap();
@@ -258,18 +262,6 @@ mod tests {
         fs::write(folder.join(name(&attachment())), lines(&["adding"])).unwrap();
         let error = records(root.path(), &network).unwrap_err().to_string();
         assert!(error.contains("others may write to it"), "{error}");
-    }
-
-    #[test]
-    fn the_folder_of_the_records_is_absolute() {
-        let config = config(r#","ipam":{"delegates":["p"]}"#);
-        let of = |path: &str| {
-            let environment = Environment::default().with("IPAM_DELEGATED_STATE_DIR", path);
-            state_dir(&config, &environment)
-        };
-        assert_eq!(of("/records").unwrap(), Path::new("/records"));
-        let refused = of("records").unwrap_err();
-        assert_eq!(refused.code, cni::code::INVALID_ENVIRONMENT);
     }
 
     #[test]

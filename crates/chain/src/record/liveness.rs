@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::record::{AttachmentRecord, Namespace, NamespaceId, RecordState, is_namespace};
+use crate::record::attachment_record::{AttachmentRecord, RecordState};
+use crate::record::namespace::{Namespace, NamespaceId, is_namespace};
 
 /// Links to the host's network namespace: the first process's, and this one's.
 const OF_HOST: [&str; 2] = ["/proc/1/ns/net", "/proc/self/ns/net"];
@@ -60,7 +61,7 @@ fn of_existing(netns: &str, recorded: Option<&NamespaceId>) -> Liveness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Intent, Line};
+    use crate::record::line::{Intent, Line};
     use crate::tests::{attachment, config};
     use cni::Environment;
 

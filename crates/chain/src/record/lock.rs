@@ -7,7 +7,11 @@ use std::time::Duration;
 
 use cni::{Attachment, Error, code};
 
-use crate::record::{AttachmentRecord, ListedRecord, Lookup, RecordFile, Records, lock_holders};
+use crate::record::attachment_record::AttachmentRecord;
+use crate::record::file::RecordFile;
+use crate::record::folder::{Lookup, Records};
+use crate::record::listing::ListedRecord;
+use crate::record::lock_holders::lock_holders;
 
 /// Longest wait for the lock of an attachment. What a killed call has started ends within
 /// milliseconds.
@@ -90,23 +94,19 @@ pub fn with_locked<T>(
     when_busy: WhenBusy,
     work: impl FnOnce(&AttachmentRecord) -> T,
 ) -> Result<Option<T>, Error> {
-    let records = listed.siblings();
-    let attachment = &listed.attachment;
+    let path = listed.file.display();
+    let unusable = |reason: &str| Error::io(format_args!("record {path}"), reason);
+    let (records, attachment) = (listed.siblings(), &listed.attachment);
     let locked = match acquire(&records, attachment, IfMissing::Leave, when_busy)? {
-        Lookup::Found(locked) => Ok(Some(locked)),
-        Lookup::Missing => Ok(None),
-        Lookup::Unusable(error) => Err(error.to_string()),
+        Lookup::Found(locked) => locked,
+        Lookup::Missing => return Ok(None),
+        Lookup::Unusable(error) => return Err(unusable(&error.to_string())),
     };
-    let worked = match &locked {
-        Ok(locked) => {
-            let content = locked.as_ref().and_then(|locked| locked.content.as_ref());
-            content
-                .map(|content| content.as_ref().map(work))
-                .transpose()
-        }
-        Err(reason) => Err(reason),
-    };
-    worked.map_err(|reason| Error::io(format_args!("record {}", listed.file.display()), reason))
+    match &locked.content {
+        None => Ok(None),
+        Some(Ok(record)) => Ok(Some(work(record))),
+        Some(Err(reason)) => Err(unusable(reason)),
+    }
 }
 
 /// The error of records that can't be read now.

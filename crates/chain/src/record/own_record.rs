@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use cni::{Attachment, DelegateName, Environment, Error, NetworkConfig, NetworkName, code};
 use serde_json::value::RawValue;
 
-use crate::record::{
-    IfMissing, Intent, Line, LockedRecord, Lookup, RecordFile, Records, WhenBusy, lock,
-};
+use crate::record::file::RecordFile;
+use crate::record::folder::{Lookup, Records};
+use crate::record::line::{Intent, Line};
+use crate::record::lock;
+use crate::record::lock::{IfMissing, LockedRecord, WhenBusy};
 
 /// The record, locked until this is dropped. A program that inherits the lock
 /// ([`crate::Execution`]) holds it on if this process is killed.
@@ -35,7 +37,7 @@ impl OwnRecord {
         line: Box<RawValue>,
     ) -> Result<Self, Error> {
         let mut intent = Intent::new(config, attachment, plugins, environment);
-        intent.is_callers = true;
+        intent.is_undone_by_caller = true;
         let records = Records::new(state_dir, config.name());
         let path = records.file(attachment);
         let found = lock::acquire(&records, attachment, IfMissing::Make, WhenBusy::Wait)?;

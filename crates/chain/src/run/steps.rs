@@ -5,7 +5,7 @@ use std::fmt;
 use cni::{Attachment, Command, DelegateName, Error, NetworkConfig};
 use serde_json::value::RawValue;
 
-use crate::call::{DelegateCall, Failure, InstalledDelegates, Kind, Outcome};
+use crate::call::{CommonVersions, DelegateCall, Delegates, Failure, Kind, Outcome};
 use crate::record::RecordedDelegate;
 use crate::run::threading::{added, completed};
 
@@ -16,7 +16,7 @@ pub(crate) struct Step<'a> {
     /// Its configuration, without `prevResult`.
     pub(crate) config: &'a NetworkConfig,
     /// Its part in the recorded ADD.
-    pub(crate) recorded: Option<RecordedDelegate<'a>>,
+    pub(crate) recorded: Option<&'a RecordedDelegate>,
 }
 
 impl<'a> Step<'a> {
@@ -30,10 +30,10 @@ impl<'a> Step<'a> {
     }
 
     /// The step of a delegate of a recorded ADD.
-    pub(crate) fn recorded(delegate: RecordedDelegate<'a>, config: &'a NetworkConfig) -> Self {
+    pub(crate) fn recorded(delegate: &'a RecordedDelegate, config: &'a NetworkConfig) -> Self {
         Self {
             recorded: Some(delegate),
-            ..Self::new(delegate.name, config)
+            ..Self::new(&delegate.name, config)
         }
     }
 
@@ -41,15 +41,6 @@ impl<'a> Step<'a> {
     pub(crate) fn all(names: &'a [DelegateName], config: &'a NetworkConfig) -> Vec<Self> {
         names.iter().map(|name| Self::new(name, config)).collect()
     }
-}
-
-/// Behaviour after the failure of a delegate.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OnFailure {
-    /// The next delegate runs.
-    Continue,
-    /// No further delegate runs.
-    Stop,
 }
 
 /// A failed delegate: name, call and error.
@@ -101,7 +92,8 @@ impl fmt::Display for FailedDelegate {
     }
 }
 
-/// Runs the steps with a command other than ADD; returns the failed delegates.
+/// Runs the steps with a command other than ADD; returns the failed delegates. CHECK and STATUS stop
+/// at the first.
 ///
 /// The first delegate receives `prev_result`, or the `prevResult` of its
 /// configuration. A result that a delegate prints is the next one's `prevResult`, with the keys of its
@@ -109,18 +101,20 @@ impl fmt::Display for FailedDelegate {
 /// the same `prevResult`. Keys that are missing are taken from the delegate's recorded result. The
 /// keys of one that holds nothing are those of its ADD.
 pub(crate) fn run(
-    delegates: &mut InstalledDelegates<'_, '_>,
+    delegates: &Delegates<'_, '_>,
+    versions: &mut CommonVersions,
     command: Command,
     attachment: Option<&Attachment>,
     steps: &[Step<'_>],
     mut prev_result: Option<Box<RawValue>>,
-    on_failure: OnFailure,
 ) -> Vec<FailedDelegate> {
+    let goes_on = matches!(command, Command::Del | Command::Gc);
     let mut failed = Vec::new();
     for step in steps {
         let given = prev_result.as_deref();
         let mut has_printed = false;
-        match delegates.run(&DelegateCall::new(step.name, command, step.config, given)) {
+        let call = DelegateCall::new(step.name, command, step.config, given);
+        match delegates.run(&call, versions) {
             Outcome::Result(output) => {
                 has_printed = true;
                 let before = given.or_else(|| step.config.raw_prev_result());
@@ -136,7 +130,7 @@ pub(crate) fn run(
                         step.config,
                         error,
                     ));
-                    if on_failure == OnFailure::Stop {
+                    if !goes_on {
                         break;
                     }
                 }
@@ -147,10 +141,26 @@ pub(crate) fn run(
         {
             let printed = prev_result.as_deref();
             let now = printed.or_else(|| step.config.raw_prev_result());
-            prev_result = completed(now, &recorded).or(prev_result);
+            prev_result = completed(now, recorded).or(prev_result);
         }
     }
     failed
+}
+
+/// Runs the steps with CHECK, or a command for the whole network, and returns the first error.
+///
+/// # Errors
+///
+/// The failed delegate's.
+pub(crate) fn run_as_one(
+    delegates: &Delegates<'_, '_>,
+    command: Command,
+    attachment: Option<&Attachment>,
+    steps: &[Step<'_>],
+) -> Result<(), Error> {
+    let versions = &mut CommonVersions::default();
+    let failed = run(delegates, versions, command, attachment, steps, None);
+    Error::all_as_one(failed.into_iter().map(FailedDelegate::into_error))
 }
 
 /// The error of a failed step; `None` if the failure may be passed over, which is
@@ -182,18 +192,20 @@ mod tests {
     use super::*;
     use crate::tests::{Script, config, names};
     use proptest::prelude::*;
+    use std::iter::zip;
 
-    fn run(
-        script: &Script,
-        command: Command,
-        delegates: &[&str],
-        prev: &str,
-        on_failure: OnFailure,
-    ) -> Vec<String> {
+    fn recorded((name, result): (&DelegateName, Box<RawValue>)) -> RecordedDelegate {
+        RecordedDelegate {
+            name: name.clone(),
+            result: Some(result),
+        }
+    }
+
+    fn run(script: &Script, command: Command, delegates: &[&str], prev: &str) -> Vec<String> {
         let (config, names) = (config(prev), names(delegates));
         let steps: Vec<Step<'_>> = names.iter().map(|n| Step::new(n, &config)).collect();
-        let failed = script.run(&names, &config, |delegates| {
-            super::run(delegates, command, None, &steps, None, on_failure)
+        let failed = script.run(&names, |delegates, versions| {
+            super::run(delegates, versions, command, None, &steps, None)
         });
         failed
             .into_iter()
@@ -205,7 +217,7 @@ mod tests {
     fn del_and_gc_go_on_and_report_all_failures() {
         for command in [Command::Del, Command::Gc] {
             let script = Script::new(&[("a", command, None), ("c", command, None)]);
-            let failed = run(&script, command, &["a", "b", "c"], "", OnFailure::Continue);
+            let failed = run(&script, command, &["a", "b", "c"], "");
             assert_eq!(script.log().len(), 3);
             assert_eq!(failed, ["a", "c"]);
         }
@@ -215,7 +227,7 @@ mod tests {
     fn check_and_status_stop_at_the_first_failure() {
         for command in [Command::Check, Command::Status] {
             let script = Script::new(&[("b", command, None)]);
-            let failed = run(&script, command, &["a", "b", "c"], "", OnFailure::Stop);
+            let failed = run(&script, command, &["a", "b", "c"], "");
             assert_eq!(script.log().len(), 2);
             assert_eq!(failed, ["b"]);
         }
@@ -231,17 +243,13 @@ mod tests {
         ]
         .map(|json| RawValue::from_string(json.to_owned()).unwrap());
         let mut steps: Vec<Step<'_>> = names.iter().map(|n| Step::new(n, &config)).collect();
-        for (step, result) in steps.iter_mut().zip(&results) {
-            let recorded = RecordedDelegate {
-                name: step.name,
-                result: Some(result),
-            };
+        let recorded: Vec<_> = zip(&names, results).map(recorded).collect();
+        for (step, recorded) in zip(&mut steps, &recorded) {
             *step = Step::recorded(recorded, &config);
         }
         let script = Script::new(&[("ipam-ds-fails", Command::Del, None)]);
-        let goes_on = OnFailure::Continue;
-        let failed = script.run(&names, &config, |delegates| {
-            super::run(delegates, Command::Del, None, &steps, None, goes_on)
+        let failed = script.run(&names, |delegates, versions| {
+            super::run(delegates, versions, Command::Del, None, &steps, None)
         });
         assert!(failed.is_empty());
         assert_eq!(
@@ -258,22 +266,18 @@ mod tests {
     fn a_selectors_pools_are_those_of_the_add_and_an_allocators_answer_is_as_it_prints() {
         let config = config("");
         let names = names(&["ipam-ds-x", "allocator", "last"]);
-        let recorded = RawValue::from_string(r#"{"ips":[1],"pools":["then"]}"#.to_owned()).unwrap();
+        let result = RawValue::from_string(r#"{"ips":[1],"pools":["then"]}"#.to_owned()).unwrap();
+        let recorded = [0, 1].map(|i| recorded((&names[i], result.clone())));
         let mut steps: Vec<Step<'_>> = names.iter().map(|n| Step::new(n, &config)).collect();
-        for step in &mut steps[..2] {
-            let recorded = RecordedDelegate {
-                name: step.name,
-                result: Some(&recorded),
-            };
+        for (step, recorded) in zip(&mut steps, &recorded) {
             *step = Step::recorded(recorded, &config);
         }
         let now = r#"{"ips":[],"x":1.50,"pools":["now"]}"#;
         for command in [Command::Del, Command::Check] {
             let answers = ["ipam-ds-x", "allocator"].map(|name| (name, command, Some(now)));
             let script = Script::new(&answers);
-            let goes_on = OnFailure::Continue;
-            let failed = script.run(&names, &config, |delegates| {
-                super::run(delegates, command, None, &steps, None, goes_on)
+            let failed = script.run(&names, |delegates, versions| {
+                super::run(delegates, versions, command, None, &steps, None)
             });
             assert!(failed.is_empty());
             assert_eq!(
@@ -290,35 +294,31 @@ mod tests {
     fn a_facts_delegate_that_fails_is_stood_in_for_by_its_record() {
         let config = config("");
         let names = names(&["ipam-df-x", "ipam-ds-x", "last"]);
-        let recorded = RawValue::from_string(r#"{"ips":[],"facts":{"rack":"r7"}}"#.to_owned());
-        let recorded = recorded.unwrap();
+        let result = RawValue::from_string(r#"{"ips":[],"facts":{"rack":"r7"}}"#.to_owned());
+        let delegate = recorded((&names[0], result.unwrap()));
         let mut steps: Vec<Step<'_>> = names.iter().map(|n| Step::new(n, &config)).collect();
-        let delegate = RecordedDelegate {
-            name: &names[0],
-            result: Some(&recorded),
-        };
         for command in [Command::Del, Command::Check, Command::Gc] {
             let script = Script::new(&[("ipam-df-x", command, None)]);
             if command != Command::Gc {
-                steps[0] = Step::recorded(delegate, &config);
+                steps[0] = Step::recorded(&delegate, &config);
             } else {
                 steps[0] = Step::new(&names[0], &config);
             }
-            let failed = script.run(&names, &config, |delegates| {
-                super::run(delegates, command, None, &steps, None, OnFailure::Stop)
+            let failed = script.run(&names, |delegates, versions| {
+                super::run(delegates, versions, command, None, &steps, None)
             });
             assert!(failed.is_empty(), "{command}");
             let given = match command {
                 Command::Gc => "-",
-                _ => recorded.get(),
+                _ => delegate.result.as_ref().unwrap().get(),
             };
             assert_eq!(script.log()[1], format!("{command} ipam-ds-x {given}"));
         }
         // Without a record, CHECK has no facts; and STATUS asks whether an ADD would have them.
         for command in [Command::Check, Command::Status] {
             let failing = [("ipam-df-x", command, None)];
-            let (script, stop) = (Script::new(&failing), OnFailure::Stop);
-            let failed = run(&script, command, &["ipam-df-x", "last"], "", stop);
+            let script = Script::new(&failing);
+            let failed = run(&script, command, &["ipam-df-x", "last"], "");
             assert_eq!(failed, ["ipam-df-x"]);
         }
     }
@@ -339,7 +339,7 @@ mod tests {
                 .collect();
             let script = Script::new(&answers);
             let prev = r#","prevResult":{"r":"rt"}"#;
-            let failed = run(&script, Command::Del, &NAMES, prev, OnFailure::Continue);
+            let failed = run(&script, Command::Del, &NAMES, prev);
             let mut expected = r#"{"r":"rt"}"#;
             let log = script.log();
             for (i, line) in log.iter().enumerate() {

@@ -44,9 +44,9 @@ const SPECIFIED: [&str; 5] = ["cniVersion", "interfaces", "ips", "routes", "dns"
 /// result.
 pub(crate) fn completed(
     prev_result: Option<&RawValue>,
-    recorded: &RecordedDelegate<'_>,
+    recorded: &RecordedDelegate,
 ) -> Option<Box<RawValue>> {
-    let result = recorded.result?;
+    let result = recorded.result.as_deref()?;
     let (Some(mut all), Some(more)) = (prev_result.and_then(object), object(result)) else {
         return Some(result.to_owned());
     };

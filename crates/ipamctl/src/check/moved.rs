@@ -99,7 +99,7 @@ impl Check<'_> {
                 && !record
                     .content
                     .as_ref()
-                    .is_ok_and(|content| content.is_callers)
+                    .is_ok_and(|content| content.is_undone_by_caller)
                 && !has_ended(record)
         };
         let records = self.inventory.records.iter().map(|record| &**record);

@@ -2,25 +2,30 @@
 
 use super::*;
 use crate::tests::{Script, attachment, config, names};
-use cni::Environment;
 
-fn add(script: &Script, delegates: &[&str], prev: &str) -> Result<JsonOutput, Box<FailedAdd>> {
+fn add_and(
+    script: &Script,
+    delegates: &[&str],
+    prev: &str,
+    deliver: fn() -> io::Result<()>,
+) -> Result<JsonOutput, Box<FailedAdd>> {
     let (config, names) = (config(prev), names(delegates));
-    script.run(&names, &config, |delegates| {
+    script.run(&names, |delegates, _| {
         let addition = Addition {
-            record: AttachmentRecord::new(Intent::new(
-                &config,
-                &attachment(),
-                &names,
-                &Environment::default(),
-            )),
-            delegates,
+            delegates: delegates.clone(),
+            names: &names,
+            answer: script.answer,
             config: &config.without_prev_result(),
             attachment: &attachment(),
             file: None,
+            versions: CommonVersions::default(),
         };
-        addition.run(|_| Ok(()))
+        addition.run(|_| deliver())
     })
+}
+
+fn add(script: &Script, delegates: &[&str], prev: &str) -> Result<JsonOutput, Box<FailedAdd>> {
+    add_and(script, delegates, prev, || Ok(()))
 }
 
 /// The lines of the error that tell of the rollback.
@@ -125,6 +130,29 @@ fn an_add_that_is_cancelled_between_two_delegates_or_at_its_end_is_undone() {
         assert_eq!(failed.error.code, code::INTERRUPTED);
         assert_eq!(script.log(), expected);
     }
+}
+
+#[test]
+fn an_answer_that_nobody_gets_is_no_delegates_fault_and_undoes_all() {
+    let results = [
+        ("a", Command::Add, Some(r#"{"a":1}"#)),
+        ("b", Command::Add, Some(r#"{"b":2}"#)),
+        ("a", Command::Del, None),
+    ];
+    let undelivered = || Err(io::ErrorKind::BrokenPipe.into());
+    let script = Script::new(&results);
+    let failed = add_and(&script, &["a", "b"], "", undelivered).unwrap_err();
+    let msg = "the chain's result could not be delivered: broken pipe";
+    assert_eq!((failed.error.code, &*failed.error.msg), (code::IO, msg));
+    let lines = "undone by DEL: b\nnot undone, DEL failed: a: no";
+    assert_eq!(failed.error.details, lines);
+    assert!(failed.may_hold);
+    let mut cancelled = Script::new(&results[..2]);
+    cancelled.cancelled_after = Some(2);
+    let failed = add(&cancelled, &["a", "b"], "").unwrap_err();
+    assert_eq!(failed.error.msg, "the call was cancelled");
+    assert_eq!(failed.error.details, "undone by DEL: a, b");
+    assert!(!failed.may_hold);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Executes programs other than a chain's delegates: the plugins of a network
-//! configuration list, an IPAM plugin that isn't a chain, and tools such as `ip`.
+//! Executes programs that are no delegates of a chain: the plugins of a network configuration list,
+//! an IPAM plugin that may be a chain itself, and tools.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,12 +7,11 @@ use std::time::Duration;
 use cni::{Command, DelegateName, Environment, Error, JsonOutput, NetworkConfig, SpecVersion};
 
 use crate::call::{
-    DelegateCall, Failure, InstalledDelegates, Kind, Observer, Outcome, ProcessRun,
-    supported_versions,
+    DelegateCall, Delegates, Failure, InheritedLock, Kind, Observer, Outcome, Plugins, ProcessRun,
+    TimeLimits, supported_versions,
 };
-use crate::chain::Chain;
 use crate::record::OwnRecord;
-use crate::run::steps::Step;
+use crate::run::steps::{self, Step};
 
 /// Longest time that a plugin may take to print its versions, which are a constant.
 const MOST_FOR_VERSIONS: Duration = Duration::from_secs(5);
@@ -33,8 +32,8 @@ pub struct Execution<'a> {
 }
 
 impl Execution<'_> {
-    /// Calls a plugin; returns its result if it prints one. ProcessOutput that is no result
-    /// counts as none, except on ADD.
+    /// Calls a plugin; returns its result if it prints one. Output that is no result counts as
+    /// none, except on ADD.
     ///
     /// # Errors
     ///
@@ -68,21 +67,25 @@ impl Execution<'_> {
         config: &NetworkConfig,
         observer: Option<&dyn Observer>,
     ) -> Result<Outcome, Error> {
-        let mut chain = Chain::of_one(plugin, config, self.environment)?;
-        chain.observer = observer;
-        chain.settings.timeout = Some(self.timeout);
-        let file = self.record.map(|record| &record.file);
-        let delegates = InstalledDelegates::new(&chain, self.environment.clone());
-        let call = DelegateCall::new(plugin, command, config, None);
-        Ok(delegates.holding(file).run_once(&call))
+        let plugins = Plugins::in_cni_path(self.environment)?;
+        let delegates = Delegates {
+            observer,
+            limits: TimeLimits {
+                timeout: Some(self.timeout),
+                ..TimeLimits::default()
+            },
+            lock: self.lock(),
+            ..Delegates::new(&plugins, self.environment.clone())
+        };
+        Ok(delegates.run_once(&DelegateCall::new(plugin, command, config, None)))
     }
 
     /// Runs a tool with these arguments and this stdin.
     ///
     /// # Errors
     ///
-    /// It can't be run, it has failed, or it takes too long. The message has its name and
-    /// the end of its stderr.
+    /// It can't be run, it has failed, or it takes too long. The message has its name or the end
+    /// of its stderr.
     pub fn tool(&self, tool: &str, arguments: &[&str], stdin: &str) -> Result<(), Error> {
         let run = ProcessRun {
             executable: Path::new(tool),
@@ -91,18 +94,13 @@ impl Execution<'_> {
             stdin: stdin.as_bytes(),
             timeout: Some(self.timeout),
             cancellation: None,
-            record: self.record.map(|record| &record.file),
+            lock: self.lock(),
         };
-        let not_started = |error| Failure::not_started(tool.as_ref(), &error).error;
-        let mut output = run.to_its_end(&mut |_| {}).map_err(not_started)?;
-        let said = output.stderr.trim().to_owned();
-        // A tool's stdout is no CNI error.
-        output.stdout.clear();
-        match Outcome::from(output) {
-            Outcome::Failed(failure) if said.is_empty() => Err(failure.error),
-            Outcome::Failed(failure) => Err(Error::new(failure.error.code, said)),
-            _ => Ok(()),
-        }
+        run.as_tool()
+    }
+
+    fn lock(&self) -> Option<&dyn InheritedLock> {
+        self.record.map(|record| &record.file as _)
     }
 }
 
@@ -121,9 +119,12 @@ pub fn forward(
     environment: &Environment,
     observer: &dyn Observer,
 ) -> Result<(), Error> {
-    let chain = Chain::of_one(plugin, config, environment)?.observed_by(observer);
-    let steps = Step::all(&chain.settings.delegates, config);
-    chain.run_until_failure(command, None, &steps)
+    let plugins = Plugins::in_cni_path(environment)?;
+    let delegates = Delegates {
+        observer: Some(observer),
+        ..Delegates::new(&plugins, environment.clone())
+    };
+    steps::run_as_one(&delegates, command, None, &[Step::new(plugin, config)])
 }
 
 /// The versions of the specification that an installed plugin supports, by its answer to VERSION.

@@ -5,7 +5,8 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::record::{self, ListedRecord, RecordState};
+use crate::record::attachment_record::RecordState;
+use crate::record::listing::{ListedRecord, networks, records};
 
 /// The time without a change after which an ADD that isn't running won't be undone by its caller.
 const ABANDONED: Duration = Duration::from_secs(10 * 60);
@@ -16,11 +17,8 @@ const ABANDONED: Duration = Duration::from_secs(10 * 60);
 ///
 /// An I/O error: a folder can't be listed.
 pub fn has_unfinished(state_dir: &Path) -> io::Result<bool> {
-    for network in record::networks(state_dir)? {
-        if record::records(state_dir, &network)?
-            .iter()
-            .any(is_unfinished)
-        {
+    for network in networks(state_dir)? {
+        if records(state_dir, &network)?.iter().any(is_unfinished) {
             return Ok(true);
         }
     }
@@ -32,7 +30,7 @@ pub fn has_unfinished(state_dir: &Path) -> io::Result<bool> {
 /// work on it now, which the record's lock tells.
 pub fn is_unfinished(listed: &ListedRecord) -> bool {
     match &listed.content {
-        Ok(record) if !record.is_callers => match record.state {
+        Ok(record) if !record.is_undone_by_caller => match record.state {
             RecordState::Added => false,
             RecordState::Deleting => true,
             RecordState::Adding => {

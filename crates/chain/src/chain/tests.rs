@@ -15,12 +15,13 @@ use tempfile::TempDir;
 
 use crate::call::Plugins;
 use crate::chain::Chain;
+use crate::chain::release::Released;
 use crate::record::WhenBusy;
 use crate::record::attachments;
-use crate::run::release::Released;
 use crate::tests::{LinkedExample, attachment, config};
 
 mod after_an_add;
+mod caller_line;
 mod unfinished;
 
 /// The answer to a command with a configuration: a result, nothing, or the code of an error.

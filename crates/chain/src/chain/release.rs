@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use cni::{Attachment, Error};
 
+use crate::call::CommonVersions;
 use crate::chain::Chain;
 use crate::record::{AttachmentRecord, IfMissing, Lookup, WhenBusy, lock};
 
@@ -33,7 +34,7 @@ impl Chain<'_> {
         within: Duration,
         refuse: impl FnOnce(Option<&AttachmentRecord>) -> Option<String>,
     ) -> Result<Released, Error> {
-        self.deadline = Some(Instant::now() + within);
+        self.limits.deadline = Some(Instant::now() + within);
         // Without a record, the lock's file is made, so that an ADD waits.
         let locked = match lock::acquire(&self.records, attachment, IfMissing::Make, when_busy) {
             // It is locked, or can't be read now.
@@ -53,7 +54,9 @@ impl Chain<'_> {
             return Ok(Released::Refused(reason));
         }
         let today = self.config.without_call();
-        let released = Error::all_as_one(self.undo_locked(attachment, &today, locked.as_ref()));
+        let versions = &mut CommonVersions::default();
+        let failed = self.undo_locked(attachment, &today, locked.as_ref(), versions);
+        let released = Error::all_as_one(failed);
         if released.is_ok() || is_empty {
             remove();
         }

@@ -4,8 +4,9 @@
 use cni::{Attachment, Error, NetworkConfig, code};
 use serde_json::{Map, Value};
 
-use crate::call::InstalledDelegates;
+use crate::call::CommonVersions;
 use crate::chain::Chain;
+use crate::chain::del::undo_recorded;
 use crate::record::{
     AttachmentRecord, IfMissing, Liveness, LockedRecord, Lookup, RecordFile, WhenBusy, lock,
 };
@@ -19,7 +20,7 @@ use crate::record::{
 /// Code 110 if the attachment is on the network; code 11 if another call is running, or if
 /// it is unknown whether there is a record; code 5 if the record can't be emptied; otherwise the
 /// error of the DEL that undoes the earlier ADD.
-pub(crate) fn clear(
+pub(super) fn clear(
     chain: &Chain<'_>,
     attachment: &Attachment,
 ) -> Result<Option<RecordFile>, Error> {
@@ -114,7 +115,9 @@ fn undo(
     file: &RecordFile,
 ) -> Result<(), Error> {
     let environment = chain.environment_of(attachment, Some(record));
-    let delegates = InstalledDelegates::new(chain, environment).holding(Some(file));
-    let failed = chain.undo_recorded(attachment, record, Some(file), None, delegates.bounded());
+    let mut delegates = chain.delegates(environment, Some(file));
+    delegates.limits.is_bounded = true;
+    let versions = &mut CommonVersions::default();
+    let failed = undo_recorded(attachment, record, Some(file), None, delegates, versions);
     Error::all_as_one(failed).map_err(|error| chain.with_record(attachment, error))
 }

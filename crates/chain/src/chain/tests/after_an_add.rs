@@ -220,6 +220,22 @@ fn gc_keeps_what_it_can_not_judge_and_undoes_what_its_namespace_does_not_prove()
 }
 
 #[test]
+fn a_record_whose_first_line_was_cut_off_is_damaged_to_a_list_as_to_a_call() {
+    let site = Site::new(WORKS);
+    site.add("").unwrap();
+    site.delegate.log();
+    let records = site.folder.path().join("records");
+    fs::write(site.network().join("c1:eth0.json"), r#"{"adding""#).unwrap();
+    let listed = record_of(&records, config("").name(), &attachment()).unwrap();
+    let reason = listed.unwrap().content.unwrap_err();
+    assert_eq!(reason, "its first line was not written");
+    site.gc().unwrap();
+    assert_eq!(commands(&site), ["GC"]);
+    site.del("").unwrap();
+    assert!(!site.is_recorded());
+}
+
+#[test]
 fn a_refusal_names_the_plugin_that_has_recorded_the_attachment() {
     let site = Site::new(WORKS);
     site.add(r#","type":"bridge","runtimeConfig":{"x":1}"#)

@@ -2,11 +2,10 @@
 
 use cni::{Attachment, Command, DelegateName, Error, code};
 
-use crate::call::{DelegateCall, InstalledDelegates, Outcome};
+use crate::call::{CommonVersions, DelegateCall, Outcome};
 use crate::chain::Chain;
-use crate::record::lock;
-use crate::record::{AttachmentRecord, Lookup};
-use crate::run::steps::{self, OnFailure, Step};
+use crate::record::{AttachmentRecord, Lookup, lock};
+use crate::run::steps::{self, Step};
 
 impl Chain<'_> {
     /// CHECK: runs the delegates until one fails. A selector's pools are taken from the record
@@ -23,17 +22,18 @@ impl Chain<'_> {
             ));
         }
         let record = self.record_of(attachment)?;
-        let recorded = record.as_ref().map(AttachmentRecord::recorded_delegates);
+        let recorded = record.as_ref().map(|record| &record.delegates);
         let mut steps = Step::all(&self.settings.delegates, &self.config);
         for i in 0..steps.len() {
             let name = steps[i].name;
             // A delegate may be listed more than once.
             let place = steps[..i].iter().filter(|step| step.name == name).count();
-            let all = recorded.iter().flatten().copied();
-            let mut same = all.filter(|delegate| delegate.name == name);
+            let all = recorded.into_iter().flatten();
+            let mut same = all.filter(|delegate| delegate.name == *name);
             steps[i].recorded = same.nth(place);
         }
-        self.run_until_failure(Command::Check, Some(attachment), &steps)
+        let delegates = self.delegates(self.environment.clone(), None);
+        steps::run_as_one(&delegates, Command::Check, Some(attachment), &steps)
     }
 
     /// STATUS: runs the delegates until one fails.
@@ -47,7 +47,8 @@ impl Chain<'_> {
             Error::new(code::UNAVAILABLE, format!("records in {path}: {error}"))
         })?;
         let steps = Step::all(&self.settings.delegates, &self.config);
-        self.run_until_failure(Command::Status, None, &steps)
+        let delegates = self.delegates(self.environment.clone(), None);
+        steps::run_as_one(&delegates, Command::Status, None, &steps)
     }
 
     /// The record of an attachment, read without its lock: CHECK changes nothing. `None` if
@@ -61,29 +62,12 @@ impl Chain<'_> {
         Ok(content.and_then(Result::ok))
     }
 
-    /// Runs the steps with a command until a delegate fails.
-    ///
-    /// # Errors
-    ///
-    /// The failed delegate's.
-    pub(crate) fn run_until_failure(
-        &self,
-        command: Command,
-        attachment: Option<&Attachment>,
-        steps: &[Step<'_>],
-    ) -> Result<(), Error> {
-        let mut delegates = InstalledDelegates::new(self, self.environment.clone());
-        let stop = OnFailure::Stop;
-        let failed = steps::run(&mut delegates, command, attachment, steps, None, stop);
-        let first = failed.into_iter().next();
-        first.map_or(Ok(()), |failed| Err(failed.into_error()))
-    }
-
     /// Runs ADD of the delegates, in order, up to the first that `runs` refuses or that
     /// fails; returns those that ran, each with its outcome. Nothing is recorded and
     /// nothing undone: only delegates that hold nothing may run.
     pub fn dry_run(&self, runs: impl Fn(&DelegateName) -> bool) -> Vec<(DelegateName, Outcome)> {
-        let mut installed = InstalledDelegates::new(self, self.environment.clone());
+        let delegates = self.delegates(self.environment.clone(), None);
+        let mut versions = CommonVersions::default();
         let config = self.config.without_prev_result();
         let mut ran: Vec<(DelegateName, Outcome)> = Vec::new();
         let names = self.settings.delegates.iter();
@@ -94,7 +78,7 @@ impl Chain<'_> {
                 Some(_) => break,
             };
             let call = DelegateCall::new(name, Command::Add, &config, prev_result);
-            let outcome = installed.run(&call);
+            let outcome = delegates.run(&call, &mut versions);
             ran.push((name.clone(), outcome));
         }
         ran

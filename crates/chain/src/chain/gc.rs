@@ -9,11 +9,11 @@ use std::collections::HashSet;
 
 use cni::{Attachment, Command, Error, NetworkConfig, code};
 
-use crate::call::InstalledDelegates;
+use crate::call::CommonVersions;
 use crate::chain::Chain;
+use crate::chain::del::Undone;
 use crate::record::{AttachmentRecord, IfMissing, Liveness, LockedRecord, Lookup, WhenBusy, lock};
-use crate::run::del::Undone;
-use crate::run::steps::{self, FailedDelegate, OnFailure, Step};
+use crate::run::steps::{self, FailedDelegate, Step};
 
 impl Chain<'_> {
     /// GC: undoes each recorded attachment that `cni.dev/valid-attachments` doesn't list,
@@ -29,16 +29,16 @@ impl Chain<'_> {
     /// Code 7 without that list: nothing is known to be stale; else as DEL.
     pub fn gc(&self) -> Result<(), Error> {
         let valid = self.config.valid_attachments()?;
-        let mut stale = self.undo_stale(&valid.into_iter().collect());
+        let versions = &mut CommonVersions::default();
+        let mut stale = self.undo_stale(&valid.into_iter().collect(), versions);
         if stale.unknown.is_empty() {
             let config = match stale.kept.as_slice() {
                 [] => Cow::Borrowed(&*self.config),
                 kept => Cow::Owned(self.config.with_more_valid(kept)?),
             };
             let steps = Step::all(&self.settings.delegates, &config);
-            let mut delegates = InstalledDelegates::new(self, self.environment.clone());
-            let goes_on = OnFailure::Continue;
-            let failed = steps::run(&mut delegates, Command::Gc, None, &steps, None, goes_on);
+            let delegates = self.delegates(self.environment.clone(), None);
+            let failed = steps::run(&delegates, versions, Command::Gc, None, &steps, None);
             let errors = failed.into_iter().map(FailedDelegate::into_error);
             stale.failed.extend(errors);
         }
@@ -46,12 +46,12 @@ impl Chain<'_> {
     }
 
     /// Undoes the recorded attachments that aren't valid.
-    fn undo_stale(&self, valid: &HashSet<Attachment>) -> Stale {
+    fn undo_stale(&self, valid: &HashSet<Attachment>, versions: &mut CommonVersions) -> Stale {
         let mut result = Stale::default();
         let today = self.config.without_call();
         let mut remaining = HashSet::new();
         for attachment in self.stale(valid, &mut result.unknown) {
-            match self.undo_unless_alive(&attachment, &today) {
+            match self.undo_unless_alive(&attachment, &today, versions) {
                 Ok(None) => result.kept.push(attachment.clone()),
                 Ok(Some(undone)) => {
                     result.failed.extend(undone.failed);
@@ -75,11 +75,12 @@ impl Chain<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Self::undo`].
+    /// As [`Self::undo`]; code 11 if the attachment is locked, or its record can't be read now.
     fn undo_unless_alive(
         &self,
         attachment: &Attachment,
         today: &NetworkConfig,
+        versions: &mut CommonVersions,
     ) -> Result<Option<Undone>, Error> {
         let found = lock::acquire(&self.records, attachment, IfMissing::Leave, WhenBusy::Wait)?;
         if let Some(reason) = reason_to_keep(&found) {
@@ -93,7 +94,7 @@ impl Chain<'_> {
             return Ok(None);
         }
         tracing::debug!(%attachment, "not valid any more: undoing it");
-        self.undo_found(attachment, today, found).map(Some)
+        self.undo(attachment, today, found, versions).map(Some)
     }
 
     /// The recorded attachments that aren't valid; none if they can't be listed.

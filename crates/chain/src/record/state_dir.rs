@@ -1,0 +1,54 @@
+//! `ipam.stateDir`: the folder of the records.
+
+use std::path::PathBuf;
+
+use cni::{Environment, Error, NetworkConfig, Object};
+
+/// The default folder of the records.
+pub(crate) const DEFAULT: &str = "/var/lib/cni/ipam-delegated";
+
+/// Variable that names another default folder of the records.
+const VARIABLE: &str = "IPAM_DELEGATED_STATE_DIR";
+
+/// The folder of the records of this configuration: `ipam.stateDir` or its default.
+///
+/// # Errors
+///
+/// Code 7 for a relative path, code 4 for one in the environment.
+pub fn state_dir(config: &NetworkConfig, environment: &Environment) -> Result<PathBuf, Error> {
+    of_ipam(environment, &config.ipam()?)
+}
+
+/// `ipam.stateDir`, or its default.
+pub(crate) fn of_ipam(environment: &Environment, ipam: &Object) -> Result<PathBuf, Error> {
+    if let Some(path) = ipam.absolute_path("ipam", "stateDir")? {
+        return Ok(path);
+    }
+    match environment.get(VARIABLE).map(PathBuf::from) {
+        None => Ok(DEFAULT.into()),
+        Some(path) if path.is_absolute() => Ok(path),
+        Some(path) => Err(Error::environment(format!(
+            "{VARIABLE}: {path:?} is not an absolute path"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::tests::config;
+
+    #[test]
+    fn the_folder_of_the_records_is_absolute() {
+        let config = config(r#","ipam":{"delegates":["p"]}"#);
+        let of = |path: &str| {
+            let environment = Environment::default().with("IPAM_DELEGATED_STATE_DIR", path);
+            state_dir(&config, &environment)
+        };
+        assert_eq!(of("/records").unwrap(), Path::new("/records"));
+        let refused = of("records").unwrap_err();
+        assert_eq!(refused.code, cni::code::INVALID_ENVIRONMENT);
+    }
+}
