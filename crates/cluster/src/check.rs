@@ -1,9 +1,10 @@
 //! CHECK: verifies that the attachment's addresses are still claimed for it.
 
 use cni::{Attachment, Call, Error, code};
+use ipam::prev_ips;
 
 use crate::pools::NamedPools;
-use crate::release::{keys, prev_ips};
+use crate::release::keys;
 use crate::repetition::{READ_AT_ONCE, read_one, until_answered};
 use crate::{AddressKey, Held, Node, Selection, Store};
 

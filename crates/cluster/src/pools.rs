@@ -108,7 +108,7 @@ impl NamedPool {
             name: name
                 .map_or(network.as_str(), |name| name.as_str())
                 .to_owned(),
-            space: space(pool.get("space"), &format!("prevResult.pools[{index}]"))?,
+            space: pool.space.clone(),
             network: network.clone(),
             index,
             pool,
@@ -141,16 +141,6 @@ impl NamedPool {
     fn exhausted(&self) -> String {
         self.pool.exhausted(&self.network, self.index)
     }
-}
-
-/// The key `space` of an entry or a definition.
-fn space(
-    raw: Option<&serde_json::value::RawValue>,
-    path: &str,
-) -> Result<Option<NetworkName>, Error> {
-    let raw = raw.filter(|raw| raw.get() != "null");
-    raw.map(|raw| cni::read(&format!("{path}.space"), raw))
-        .transpose()
 }
 
 /// The address spaces of `prevResult.pools`, once each. An entry without one, or with a definition

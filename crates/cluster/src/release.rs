@@ -2,14 +2,12 @@
 
 use std::collections::HashSet;
 
-use cni::{Attachment, Call, Error, IpConfig, NetworkConfig, code};
+use cni::{Attachment, Call, Error, IpConfig, NetworkConfig, ROLLBACK, code};
+use ipam::{Pools, prev_ips};
 
 use crate::pools::spaces;
 use crate::repetition::{READ_AT_ONCE, until_answered};
 use crate::{AddressKey, Held, Holder, Node, Release, Selection, Store};
-
-/// The chain sets this variable on the DELs of a failed ADD's rollback.
-const ROLLBACK: &str = "IPAM_DELEGATED_ROLLBACK";
 
 /// Releases the attachment's addresses: those of `prevResult`, and if these are fewer than its
 /// pools, those that the store lists. In a rollback, only those of `prevResult`: what else the
@@ -36,7 +34,7 @@ pub fn del(
     let mut releases = Releases::default();
     releases.of_keys(store, &keys(config, &prev_ips), is_ours)?;
     let is_rollback = !call.environment.text(ROLLBACK).is_empty();
-    let pools = ipam::Pools::of_call(config).map_or(0, |pools| pools.entries().len());
+    let pools = Pools::to_release(config).entries().len();
     let searches = match is_rollback {
         true => releases.released < prev_ips.len(),
         false => pools == 0 || releases.released < pools,
@@ -193,18 +191,9 @@ impl Releases {
     }
 }
 
-/// The addresses of `prevResult`. An invalid one is logged, and counts as none.
-pub(crate) fn prev_ips(config: &NetworkConfig) -> Vec<IpConfig> {
-    let result = config.prev_result().unwrap_or_else(|error| {
-        tracing::warn!(%error, "going on without the addresses in prevResult");
-        None
-    });
-    result.map(|result| result.ips).unwrap_or_default()
-}
-
 /// The names that these addresses can have, in each address space of the call's pools.
 pub(crate) fn keys(config: &NetworkConfig, ips: &[IpConfig]) -> Vec<AddressKey> {
-    let spaces = spaces(&ipam::Pools::of_call(config).unwrap_or_default());
+    let spaces = spaces(&Pools::to_release(config));
     let key = |ip: &IpConfig, space: &Option<cni::NetworkName>| AddressKey {
         space: space.clone(),
         ip: ip.ip(),

@@ -76,6 +76,7 @@ impl NetworkConfig {
             ..self
         }
     }
+
     /// The configuration as it came, or, of a derived one, with nothing else changed.
     pub fn as_bytes(&self) -> &[u8] {
         self.text().as_bytes()

@@ -10,7 +10,7 @@ pub const DELEGATE: &str = "IPAM_DELEGATED_DELEGATE";
 /// Variable of a DEL that undoes a failed ADD within the call of this ADD. Missing or empty in any
 /// other call.
 ///
-/// An allocator then releases what `prevResult` names, and searches for nothing: another
+/// An allocator then releases only what `prevResult` names: another
 /// reservation of the attachment is of an earlier ADD, which may be in use.
 pub const ROLLBACK: &str = "IPAM_DELEGATED_ROLLBACK";
 

@@ -1,4 +1,8 @@
-//! An IPAM plugin: a name and a function for each command.
+//! An IPAM plugin, from two sides: [`Plugin`] is what its author writes, a function for each command;
+//! [`LinkedPlugin`] is what a chain in the same process calls, as it would call an executable.
+//!
+//! The crate `plugin` makes both an executable and a linked plugin of a [`Plugin`]. It has read and
+//! checked the [`Call`] before; a function returns a [`Reply`] or an [`Error`], and prints nothing.
 
 use crate::{
     Attachment, Call, Cancellation, Command, Environment, Error, JsonOutput, NetworkConfig, Reply,

@@ -88,7 +88,6 @@ fn files_for(folder: &Path, node: Option<&str>, extensions: &[&str]) -> Result<F
             all.insert(name, fs::read_to_string(&path).at(&path)?);
         }
     }
-    // The kubelet replaces all files by replacing one link.
     ensure!(
         folder.join(link()) == data,
         "its files change while they are read"

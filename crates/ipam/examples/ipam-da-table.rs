@@ -32,7 +32,7 @@ impl Plugin for IpamDaTable {
         let completion = Completion::read(&call.config, &call.config.ipam()?)?;
         let pools = Pools::of_call(&call.config)?.read(&call.config)?;
         if pools.is_empty() {
-            return Err(Error::config("prevResult.pools is missing or empty"));
+            return Err(ipam::without_pools());
         }
         let mut table = Table::open(call)?;
         let ips = ipam::all_or_nothing(

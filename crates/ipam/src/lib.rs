@@ -35,7 +35,7 @@ pub use overflow::Overflow;
 pub use pool::{LONGEST_STICKY_KEY, Pool};
 pub use pool_name::{POOLS_DIRECTORY, PoolName, pools_directory, refuse_reserved_name};
 pub use pool_ranges::{range_objects, ranges_of_pool};
-pub use pools::Pools;
+pub use pools::{Pools, prev_ips};
 pub use range::{ADDRESS_KEYS, NO_GATEWAY, RANGE_KEYS, Range};
 pub use range_set::RangeSet;
 pub use requests::{RequestedAddress, requests};

@@ -62,6 +62,7 @@ impl Pool {
     /// [`Self::read`], except for the requested address and the sticky key.
     pub(crate) fn without_request(path: &str, object: Object) -> Result<Self, Error> {
         let dns = object.section(path, "dns")?;
+        let (name, space) = name_and_space(path, &object)?;
         let dns = dns.map(|dns| Dns::read(&format!("{path}.dns"), dns));
         Ok(Self {
             ranges: ranges_of_pool(path, &object)?,
@@ -70,9 +71,9 @@ impl Pool {
             routes: read_routes(path, &object)?,
             dns: dns.transpose()?.unwrap_or_default(),
             nth: 0,
-            name: object.read(path, "name")?,
-            space: space(path, &object)?,
-            directory: Self::directory_of(path, &object)?,
+            directory: directory(name.as_ref(), space.as_ref()),
+            name,
+            space,
             object,
         })
     }
@@ -132,11 +133,8 @@ impl Pool {
     /// The directory of an entry of `pools`; `None` for the network's. Only `name` and `space`
     /// are read.
     pub(crate) fn directory_of(path: &str, entry: &Object) -> Result<Option<NetworkName>, Error> {
-        if let Some(space) = space(path, entry)? {
-            return Ok(Some(space));
-        }
-        let name: Option<PoolName> = entry.read(path, "name")?;
-        Ok(name.map(|_| pools_directory()))
+        let (name, space) = name_and_space(path, entry)?;
+        Ok(directory(name.as_ref(), space.as_ref()))
     }
 
     /// The pool by name, for people; without one, by its place among those of an ADD on this
@@ -180,14 +178,21 @@ fn sticky(path: &str, entry: &Object) -> Result<Option<String>, Error> {
     }
 }
 
-fn space(path: &str, entry: &Object) -> Result<Option<NetworkName>, Error> {
+fn name_and_space(
+    path: &str,
+    entry: &Object,
+) -> Result<(Option<PoolName>, Option<NetworkName>), Error> {
     let space: Option<NetworkName> = entry.read(path, "space")?;
     match space {
         Some(space) if space.as_str().len() > NAME_MAX => Err(Error::config(format!(
             "{path}.space: it is longer than {NAME_MAX} bytes"
         ))),
-        space => Ok(space),
+        space => Ok((entry.read(path, "name")?, space)),
     }
+}
+
+fn directory(name: Option<&PoolName>, space: Option<&NetworkName>) -> Option<NetworkName> {
+    space.cloned().or_else(|| name.map(|_| pools_directory()))
 }
 
 /// The requested address, with the index of the pool that contains it.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cni::{Error, IpamResult, NetworkConfig, NetworkName, Object};
+use cni::{Error, IpConfig, IpamResult, NetworkConfig, NetworkName, Object};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
@@ -13,6 +13,16 @@ use crate::{Overflow, Pool, overflow};
 
 /// The key of a result.
 const KEY: &str = "pools";
+
+/// The addresses of `prevResult`, of the runtime or of the chain's record, for DEL and CHECK. What is
+/// invalid is logged, and counts as none.
+pub fn prev_ips(config: &NetworkConfig) -> Vec<IpConfig> {
+    let result = config.prev_result().unwrap_or_else(|error| {
+        tracing::warn!(%error, "going on without the addresses in prevResult");
+        None
+    });
+    result.map(|result| result.ips).unwrap_or_default()
+}
 
 /// Entries of a result's `pools`, as selectors wrote them. Each yields one address.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +43,15 @@ impl Pools {
         let prev_result = config.section("prevResult")?.unwrap_or_default();
         let pools = prev_result.read("prevResult", KEY)?;
         Ok(Self(pools.unwrap_or_default()))
+    }
+
+    /// [`Self::of_call`] for DEL and GC: what is invalid is logged, and counts as none, so that
+    /// addresses are released.
+    pub fn to_release(config: &NetworkConfig) -> Self {
+        Self::of_call(config).unwrap_or_else(|error| {
+            tracing::warn!(%error, "going on without the pools in prevResult");
+            Self::default()
+        })
     }
 
     /// The pools of a selector's result.

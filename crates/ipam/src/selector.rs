@@ -50,7 +50,8 @@ impl<T: Selector> SelectorPlugin<T> {
     }
 }
 
-/// The reply of a selector to another command than ADD: nothing if it can't choose pools.
+/// The reply of a selector to another command than ADD: nothing if it can't choose pools, which is
+/// logged. An allocator releases addresses without them.
 pub fn pools_or_nothing(reply: Result<Reply, Error>) -> Reply {
     reply.unwrap_or_else(|error| {
         tracing::debug!(%error, "no pools are printed");

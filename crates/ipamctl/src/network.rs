@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use chain::record::state_dir;
 use cni::{DelegateName, Environment, Error, NetworkConfig, NetworkName, Object};
 use conflist::{Conflist, PluginEntry};
+use reservations::DATA_DIR;
 
 use crate::clusters::engine_of;
 
@@ -22,9 +23,6 @@ pub(crate) const RULES: &str = "ipam-ds-rules";
 
 /// The allocator of host-local's directories.
 pub(crate) const ALLOCATOR: &str = "ipam-da-host-local";
-
-/// Default of `ipam.dataDir`, as in host-local.
-const DATA_DIR: &str = "/var/lib/cni/networks";
 
 /// The plugin that brings GC past a main plugin.
 pub(crate) const GC: &str = "ipam-gc";

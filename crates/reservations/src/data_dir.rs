@@ -11,6 +11,9 @@ use crate::directory::Directory;
 use crate::lock::Lock;
 use crate::store::Store;
 
+/// host-local's default of `ipam.dataDir`.
+pub const DATA_DIR: &str = "/var/lib/cni/networks";
+
 /// The folder of the reservations, and the network that uses them.
 #[derive(Clone)]
 pub struct Settings<'a> {

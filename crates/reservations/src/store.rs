@@ -1,4 +1,9 @@
-//! One locked directory of reservations, used on behalf of a network.
+//! One locked directory of reservations, used on behalf of a network. [`crate::DataDir`] opens it with
+//! its [`Lock`].
+//!
+//! A [`NewFile`] is complete before it gets an address as its name: that claims the address, and fails
+//! if the name is there. [`Directory`] reads, lists and removes such files; [`RotationFile`] says where
+//! the search for a free address goes on. The files are all there is, so nothing can contradict them.
 
 use std::io;
 use std::net::IpAddr;

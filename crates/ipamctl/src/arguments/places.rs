@@ -5,12 +5,12 @@ use std::slice::from_ref;
 
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
+use reservations::DATA_DIR;
 
 use crate::release::quoted;
 
 /// Defaults of the folders.
 const CONF_DIR: &str = "/etc/cni/net.d";
-const DATA_DIR: &str = "/var/lib/cni/networks";
 const STATE_DIR: &str = "/var/lib/cni/ipam-delegated";
 const DOCKER_STATE_DIR: &str = "/var/lib/cni/docker-ipam-delegated";
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
-use cni::{Attachment, Call, Error, NetworkConfig, NetworkName, ROLLBACK, code};
-use ipam::Pools;
+use cni::{Attachment, Call, Error, IpConfig, NetworkName, ROLLBACK, code};
+use ipam::{Pools, prev_ips};
 use reservations::{DataDir, State};
 
 use crate::holder::{Holder, of_network};
@@ -17,37 +17,30 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
     let config = &call.config;
     let network = config.name();
     let data_dir = storage::directories(call, &config.ipam()?)?;
-    let pools = pools_to_release(config);
+    let pools = Pools::to_release(config);
     let of_pools = pools.directories(network);
     let named = named_by_call(&of_pools, network);
-    let all = if of_pools.is_empty() {
-        data_dir.names()?.into_iter().collect()
-    } else {
-        of_pools
+    let all = match of_pools.is_empty() {
+        true => data_dir.names()?.into_iter().collect(),
+        false => of_pools,
     };
     let holder = Holder {
         attachment,
         network,
     };
     let mut release = Release::new(&data_dir, &named);
-    let ips = previous_ips(config);
+    let ips: Vec<IpAddr> = prev_ips(config).iter().map(IpConfig::ip).collect();
     for name in &all {
         let found = data_dir.states_of(name, &ips);
-        release.release_its(name, found, |state| holder.has_by_interface(name, state));
+        release.of_attachment(name, found, |state| holder.has_by_interface(name, state));
     }
-    let number = pools.entries().len();
     let is_rollback = !call.environment.text(ROLLBACK).is_empty();
-    let is_complete = number > 0 && release.released.len() >= number;
-    if !is_rollback && !is_complete {
+    if !is_rollback && !release.has_one_of_each(&pools) {
         for name in all.union(&named) {
             release.search(name, &holder);
         }
     }
-    let is_released = |ip: &IpAddr| release.released.contains(&ip.to_canonical());
-    if !ips.iter().all(is_released) {
-        release.errors.append(&mut release.unknown);
-    }
-    release.finish()
+    release.finish_with(&ips)
 }
 
 /// Releases the network's reservations whose attachments aren't valid, in all directories, and
@@ -66,7 +59,7 @@ pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
                 .map(|ifname| (attachment.container_id.to_string(), ifname))
         })
         .collect();
-    let of_pools = pools_to_release(config).directories(network);
+    let of_pools = Pools::to_release(config).directories(network);
     let named = named_by_call(&of_pools, network);
     let mut release = Release::new(&data_dir, &named);
     for name in data_dir.names()? {
@@ -84,29 +77,6 @@ pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
 /// The directories of a call's pools, and its network's.
 fn named_by_call(of_pools: &BTreeSet<NetworkName>, network: &NetworkName) -> BTreeSet<NetworkName> {
     of_pools.iter().chain([network]).cloned().collect()
-}
-
-/// `prevResult.pools`. If it is invalid, that is logged, so that addresses are released.
-fn pools_to_release(config: &NetworkConfig) -> Pools {
-    Pools::of_call(config).unwrap_or_else(|error| {
-        tracing::warn!(%error, "going on without the pools in prevResult");
-        Pools::default()
-    })
-}
-
-/// The addresses of `prevResult`: of the runtime, or of the chain's record.
-fn previous_ips(config: &NetworkConfig) -> Vec<IpAddr> {
-    match config.prev_result() {
-        Ok(result) => result
-            .into_iter()
-            .flat_map(|result| result.ips)
-            .map(|config| config.ip())
-            .collect(),
-        Err(error) => {
-            tracing::warn!(%error, "going on without the addresses in prevResult");
-            Vec::new()
-        }
-    }
 }
 
 /// Releases reservations in several directories. A failure in one doesn't stop the others.
@@ -152,20 +122,20 @@ impl<'a> Release<'a> {
         }
     }
 
-    /// Releases the attachment's ones among the addresses that were found in a directory. One that
+    /// Releases those of the attachment among the addresses that were found in a directory. One that
     /// can't be read may be the attachment's.
-    fn release_its(
+    fn of_attachment(
         &mut self,
         name: &NetworkName,
         found: Result<States, Error>,
-        is_its: impl Fn(&State) -> bool,
+        is_held: impl Fn(&State) -> bool,
     ) {
         for (ip, state) in found.iter().flatten() {
             if *state == State::Unreadable {
                 self.add_unknown(name, self.data_dir.unreadable(name, *ip));
             }
         }
-        self.release_stale(name, found, is_its);
+        self.release_stale(name, found, is_held);
     }
 
     /// Releases all addresses of an attachment in a directory. As host-local: an address of the
@@ -174,7 +144,7 @@ impl<'a> Release<'a> {
         let found = self.data_dir.states(name);
         let mut all = found.iter().flatten();
         let has_any = all.any(|(_, state)| holder.has_by_interface(name, state));
-        self.release_its(name, found, |state| {
+        self.of_attachment(name, found, |state| {
             if has_any {
                 holder.has_by_interface(name, state)
             } else {
@@ -194,6 +164,22 @@ impl<'a> Release<'a> {
         );
         tracing::warn!("{msg}");
         self.unknown.push(Error::new(code::TRY_AGAIN_LATER, msg));
+    }
+
+    /// True if it has released an address of each of these pools, and there are some.
+    fn has_one_of_each(&self, pools: &Pools) -> bool {
+        let number = pools.entries().len();
+        number > 0 && self.released.len() >= number
+    }
+
+    /// As [`Self::finish`]. If one of these addresses was not released, the failures in other
+    /// directories count: it may be there.
+    fn finish_with(mut self, ips: &[IpAddr]) -> Result<(), Error> {
+        let is_released = |ip: &IpAddr| self.released.contains(&ip.to_canonical());
+        if !ips.iter().all(is_released) {
+            self.errors.append(&mut self.unknown);
+        }
+        self.finish()
     }
 
     fn finish(self) -> Result<(), Error> {

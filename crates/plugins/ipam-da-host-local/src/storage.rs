@@ -3,10 +3,7 @@
 use std::path::PathBuf;
 
 use cni::{Call, Error, Object};
-use reservations::{DataDir, Settings};
-
-/// Default folder: host-local's.
-const DATA_DIR: &str = "/var/lib/cni/networks";
+use reservations::{DATA_DIR, DataDir, Settings};
 
 /// The folder of the reservations: `ipam.dataDir`, or its default.
 ///
