@@ -1,4 +1,4 @@
-//! ProcessOutput of a delegate that has ended, and its conversion to an outcome.
+//! Output of a delegate that has ended, and its conversion to an outcome.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -10,7 +10,7 @@ use crate::call::outcome::{Failure, Kind, Outcome, Terminated};
 /// The part of a delegate's stderr that is kept: its end, in bytes.
 const MOST_STDERR: usize = 4 << 10;
 
-/// ProcessOutput of a delegate: exit status, stdout, stderr.
+/// Output of a delegate: exit status, stdout, stderr.
 pub(crate) struct ProcessOutput {
     /// The termination, if the chain has terminated it.
     pub(crate) terminated: Option<Terminated>,
