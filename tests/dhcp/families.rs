@@ -4,15 +4,7 @@ use harness::waiting::wait_for;
 use harness::{DNSMASQ, needs};
 use serde_json::json;
 
-use crate::lan::Lan;
-
-const V4: &[&str] = &[
-    "--dhcp-range=10.1.0.50,10.1.0.60,10m",
-    "--dhcp-option=option:router,10.1.0.1",
-    "--dhcp-option=option:dns-server,10.1.0.2",
-    "--dhcp-option=option:domain-search,a.example,b.example",
-    "--dhcp-option=option:mtu,1400",
-];
+use crate::lan::{Lan, V4};
 
 const V6: &str = "--dhcp-range=fd00:1::100,fd00:1::200,64,10m";
 

@@ -31,6 +31,15 @@ impl Drop for Background {
     }
 }
 
+/// The words of dnsmasq for DHCP.
+pub(crate) const V4: &[&str] = &[
+    "--dhcp-range=10.1.0.50,10.1.0.60,10m",
+    "--dhcp-option=option:router,10.1.0.1",
+    "--dhcp-option=option:dns-server,10.1.0.2",
+    "--dhcp-option=option:domain-search,a.example,b.example",
+    "--dhcp-option=option:mtu,1400",
+];
+
 /// The network: `lan0` on the node, and the server's side with 10.1.0.1 and fd00:1::1.
 pub(crate) struct Lan {
     pub(crate) node: Node,
@@ -39,19 +48,45 @@ pub(crate) struct Lan {
 
 impl Lan {
     pub(crate) fn new() -> Self {
-        let node = Node::new();
-        node.sh("ip link add lan0 type bridge
-             ip netns add server
+        Self::on(Node::new())
+    }
+
+    pub(crate) fn on(node: Node) -> Self {
+        node.sh("ip netns add server
              ip link add lan-server type veth peer name eth0 netns server
-             ip link set lan-server master lan0
-             ip link set lan0 up
              ip link set lan-server up
              ip -n server addr add 10.1.0.1/24 dev eth0
              ip -n server addr add fd00:1::1/64 dev eth0 nodad
              ip -n server link set lo up
              ip -n server link set eth0 up");
-        let sandbox = Sandbox::default().with_network_plugins(Flavour::Normal);
-        Self { node, sandbox }
+        let sandbox = Sandbox::default()
+            .with_network_plugins(Flavour::Normal)
+            .with_reference("dhcp");
+        let lan = Self { node, sandbox };
+        lan.connect();
+        // Kea ignores an interface that has no carrier yet.
+        wait_for(|| {
+            lan.node
+                .sh("ip -n server link show dev eth0")
+                .contains("state UP")
+        });
+        lan
+    }
+
+    /// Creates `lan0`, with the server behind it.
+    pub(crate) fn connect(&self) {
+        self.node.sh("ip link add lan0 type bridge
+             ip link set lan-server master lan0
+             ip link set lan0 up");
+    }
+
+    /// Creates an interface of the node that is connected with the network.
+    pub(crate) fn plug_in(&self, name: &str) {
+        self.node.sh(&format!(
+            "ip link add {name} type veth peer name {name}-lan
+             ip link set {name}-lan master lan0 up
+             ip link set {name} up"
+        ));
     }
 
     /// A file of the sandbox.

@@ -1,10 +1,9 @@
 //! A node's other programs: podman, containerd, the reference plugins, and the pages' commands.
 //!
-//! Needs: root, podman, containerd, containernetworking-plugins, dnsmasq. Takes half a minute.
+//! Needs: root, podman, containerd, containernetworking-plugins. Takes half a minute.
 
 mod allocator_example;
 mod bridges_and_subnets;
-mod dhcp;
 mod differential;
 mod failed_dels;
 mod ipam_gc_behind_bridge;

@@ -1,66 +1,46 @@
-//! Decides what is due for a lease: nothing, a renewal, or a rebinding.
+//! The times of a lease: what is left of it, and when a server is to be asked.
 
 use std::time::{Duration, SystemTime};
 
 use ipam_da_dhcp::{FOREVER, Lease};
 
-/// What is due for a lease whose address is at the interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
-    /// Nothing, for this time.
-    Nothing(Duration),
-    /// The lease's server is to be asked: T1 is over.
-    Renewal,
-    /// All servers are to be asked: T2 is over.
-    Rebinding,
+/// The seconds left until T1 of a lease that has this many seconds left.
+pub(crate) fn until_t1(lease: &Lease, left: u32) -> u32 {
+    left.saturating_sub(lease.seconds.saturating_sub(lease.renew))
 }
 
-/// What is due for a lease with this many seconds left.
-pub(crate) fn due(lease: &Lease, left: u32) -> Due {
-    if left == FOREVER || lease.seconds == FOREVER {
-        return Due::Nothing(Duration::from_secs(3600));
-    }
-    let after_renew = lease.seconds.saturating_sub(lease.renew);
-    let after_rebind = lease.seconds.saturating_sub(lease.rebind);
-    match left.checked_sub(after_renew) {
-        Some(wait) if wait > 0 => Due::Nothing(seconds(wait)),
-        _ if left > after_rebind => Due::Renewal,
-        _ => Due::Rebinding,
-    }
+/// The lease's own server; `None` after T2, when all servers are asked.
+pub(crate) fn server(lease: &Lease, left: u32) -> Option<&str> {
+    (left > after_t2(lease)).then_some(&lease.server)
 }
 
 /// The seconds left of a lease whose address has no lifetime yet: those since its start, by the
 /// clock. If it seems to be over, the last part of it counts, since the clock may be wrong: the
 /// servers decide until then.
-pub(crate) fn first_left(lease: &Lease) -> u32 {
-    let Some(end) = lease.end() else {
+pub(crate) fn left_by_clock(lease: &Lease) -> u32 {
+    if lease.seconds == FOREVER {
         return FOREVER;
-    };
-    let left = end.duration_since(SystemTime::now()).unwrap_or_default();
-    let left = u32::try_from(left.as_secs()).unwrap_or(FOREVER);
-    let last = lease.seconds.saturating_sub(lease.rebind).max(1);
-    left.clamp(last, lease.seconds)
+    }
+    let start = humantime::parse_rfc3339(&lease.start).unwrap_or(SystemTime::UNIX_EPOCH);
+    let age = SystemTime::now().duration_since(start).unwrap_or_default();
+    let age = u32::try_from(age.as_secs()).unwrap_or(FOREVER);
+    let left = lease.seconds.saturating_sub(age);
+    left.max(after_t2(lease)).max(1)
 }
 
-/// The pause before a server is asked again, which hasn't answered: half of the time to T2, or to
-/// the end (RFC 2131, section 4.4.5), and a tenth of the lease at least. Then the lease may be
-/// over.
-pub(crate) fn pause(lease: &Lease, left: u32) -> Duration {
-    let after_rebind = lease.seconds.saturating_sub(lease.rebind);
-    let to_next_state = left.checked_sub(after_rebind).filter(|wait| *wait > 0);
-    let half = to_next_state.unwrap_or(left) / 2;
-    let pause = half.max(window(lease));
-    seconds(if pause < left { pause } else { left + 1 })
-}
-
-/// A tenth of a lease in seconds: the time over which a start of the daemon spreads its requests,
-/// and the shortest time between two for one lease.
-pub(crate) fn window(lease: &Lease) -> u32 {
-    (lease.seconds / 10).clamp(1, 3600)
+/// A tenth of a lease: the time over which a start of the daemon spreads its requests, and the
+/// pause before a server is asked again, which hasn't answered.
+pub(crate) fn window(lease: &Lease) -> Duration {
+    seconds((lease.seconds / 10).clamp(1, 3600))
 }
 
 pub(crate) fn seconds(number: u32) -> Duration {
     Duration::from_secs(number.into())
+}
+
+/// The seconds from T2 to the end.
+fn after_t2(lease: &Lease) -> u32 {
+    lease.seconds.saturating_sub(lease.rebind)
 }
 
 #[cfg(test)]
@@ -71,8 +51,7 @@ mod tests {
         Lease {
             address: "10.0.0.5".parse().unwrap(),
             server: "10.0.0.1".into(),
-            client_id: "00".into(),
-            sticky: false,
+            client: Default::default(),
             start: start.into(),
             seconds: 600,
             renew: 300,
@@ -83,31 +62,25 @@ mod tests {
     #[test]
     fn t1_and_t2_are_counted_back_from_the_end() {
         let lease = lease("2026-01-01T00:00:00Z");
-        assert_eq!(due(&lease, 600), Due::Nothing(seconds(300)));
-        assert_eq!(due(&lease, 301), Due::Nothing(seconds(1)));
-        assert_eq!(due(&lease, 300), Due::Renewal);
-        assert_eq!(due(&lease, 76), Due::Renewal);
-        assert_eq!(due(&lease, 75), Due::Rebinding);
-        assert_eq!(due(&lease, 0), Due::Rebinding);
-        // The server has given more time since.
-        assert_eq!(due(&lease, 3600), Due::Nothing(seconds(3300)));
-        assert!(matches!(due(&lease, FOREVER), Due::Nothing(_)));
+        // The last one: the server has given more time since.
+        for (left, wait) in [(600, 300), (301, 1), (300, 0), (0, 0), (3600, 3300)] {
+            assert_eq!(until_t1(&lease, left), wait);
+        }
+        assert_eq!(server(&lease, 76), Some("10.0.0.1"));
+        assert_eq!(server(&lease, 75), None);
     }
 
     #[test]
     fn an_address_without_a_lifetime_gets_what_is_left_by_the_clock() {
         let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        assert!((598..=600).contains(&first_left(&lease(&now))));
+        assert!((598..=600).contains(&left_by_clock(&lease(&now))));
         // It seems to be over, or to begin in the future.
-        assert_eq!(first_left(&lease("2001-01-01T00:00:00Z")), 75);
-        assert_eq!(first_left(&lease("2999-01-01T00:00:00Z")), 600);
-    }
-
-    #[test]
-    fn pauses_halve_the_time_and_are_a_tenth_of_the_lease_at_least() {
-        let lease = lease("2026-01-01T00:00:00Z");
-        let of = |left| pause(&lease, left).as_secs();
-        assert_eq!((of(300), of(187), of(75)), (112, 60, 60));
-        assert_eq!(of(50), 51);
+        assert_eq!(left_by_clock(&lease("2001-01-01T00:00:00Z")), 75);
+        assert_eq!(left_by_clock(&lease("2999-01-01T00:00:00Z")), 600);
+        let endless = Lease {
+            seconds: FOREVER,
+            ..lease(&now)
+        };
+        assert_eq!(left_by_clock(&endless), FOREVER);
     }
 }

@@ -8,23 +8,20 @@ mod visit;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Parser;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use records::Places;
-use schedule::{Schedule, visit_once};
+use schedule::Schedule;
 
 /// Interval in which new and removed records are noticed.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// Interval in which a signal is noticed.
-const SIGNAL: Duration = Duration::from_millis(100);
 
 /// Renews the leases that ipam-da-dhcp has taken.
 #[derive(Clone, Debug, Parser)]
@@ -44,7 +41,7 @@ struct Arguments {
     log: tracing::Level,
 }
 
-/// Runs the daemon until SIGTERM or SIGINT. SIGHUP has it read the configurations at once.
+/// Runs the daemon. SIGTERM and SIGINT end it at once: nothing is lost by that.
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     tracing_subscriber::fmt()
@@ -65,28 +62,29 @@ pub fn main() -> ExitCode {
 
 /// Returns false if `--once` has failed for an attachment.
 fn run(arguments: Arguments) -> Result<bool> {
-    let [is_ended, reads_again] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
     for signal in [SIGTERM, SIGINT] {
-        flag::register(signal, Arc::clone(&is_ended))?;
+        flag::register_conditional_shutdown(signal, 0, Arc::new(AtomicBool::new(true)))?;
     }
-    flag::register(SIGHUP, Arc::clone(&reads_again))?;
-    let mut places = Places::new(arguments.state_dir, arguments.conf_dir);
-    if arguments.once {
-        return Ok(visit_once(&places));
-    }
+    let places = Places {
+        state_dirs: arguments.state_dir,
+        conf_dirs: arguments.conf_dir,
+    };
     let mut schedule = Schedule::default();
-    tracing::info!(version = plugin::version_with_commit(), "started");
-    while !is_ended.load(Ordering::Relaxed) {
-        if reads_again.swap(false, Ordering::Relaxed) {
-            places.read_again();
-        }
-        schedule.look(&places);
-        schedule.visit_due();
-        let rest = Instant::now() + LOOK.min(schedule.until_next());
-        while Instant::now() < rest && !is_ended.load(Ordering::Relaxed) {
-            sleep(SIGNAL.min(rest.saturating_duration_since(Instant::now())));
-        }
+    if arguments.once {
+        schedule.note(places.attachments()?, false);
+        return Ok(schedule.visit_due());
     }
-    tracing::info!("ended by a signal");
-    Ok(true)
+    tracing::info!(version = plugin::version_with_commit(), "started");
+    let mut is_start = true;
+    loop {
+        match places.attachments() {
+            Ok(names) => {
+                schedule.note(names, is_start);
+                is_start = false;
+            }
+            Err(error) => tracing::warn!("{error:#}"),
+        }
+        schedule.visit_due();
+        sleep(LOOK);
+    }
 }

@@ -1,17 +1,17 @@
 //! One visit of an attachment: renews what is due, while the attachment's record is locked.
 
-use std::net::IpAddr;
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use chain::WhenBusy;
 use chain::record::{AttachmentRecord, Namespace, RecordState, record_of, with_locked};
-use cni::{Error, IpamResult, Object, code};
-use ipam_da_dhcp::{Failure, Family, Link, LinkAddress, acquire, in_namespace, renew};
+use cni::{Error, IpamResult, code};
+use ipam_da_dhcp::{Exchange, FOREVER, Grant, Lease, Link, LinkAddress, in_namespace};
 use ipnet::IpNet;
 
-use crate::due::{Due, due, first_left, pause, seconds, window};
-use crate::records::{RecordName, RecordedLease, recorded_leases};
+use crate::due::{left_by_clock, seconds, server, until_t1, window};
+use crate::records::RecordName;
 
 /// Longest time of a visit's exchanges together: a DEL waits two seconds for the lock.
 const MOST: Duration = Duration::from_millis(1500);
@@ -26,249 +26,167 @@ const IDLE: Duration = Duration::from_secs(60);
 /// be about to add it.
 const YOUNG: Duration = Duration::from_secs(30);
 
-/// What a visit asks servers for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asks {
-    /// Nothing: the daemon has just started, and each attachment has its own moment.
-    Nothing,
-    /// What is due.
-    WhatIsDue,
-    /// Every lease.
-    All,
-}
+/// Outcome of a visit: the time until the next one. `Err` has it, too, if something is wrong, which
+/// is logged.
+pub(crate) type Visited = Result<Duration, Duration>;
 
-/// Outcome of a visit.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Visited {
-    /// The time until the next one.
-    pub(crate) next: Duration,
-    /// The time over which requests after a start are spread; `None` if there is nothing to ask for.
-    pub(crate) spread: Option<Duration>,
-    /// False if something is wrong, which is logged.
-    pub(crate) is_well: bool,
-}
-
-impl Visited {
-    fn waits(next: Duration) -> Self {
-        Self {
-            next,
-            spread: None,
-            is_well: true,
-        }
-    }
-
-    /// The visit that covers both: the next one is the earlier one.
-    fn and(self, other: Self) -> Self {
-        Self {
-            next: self.next.min(other.next),
-            spread: self.spread.into_iter().chain(other.spread).min(),
-            is_well: self.is_well && other.is_well,
-        }
-    }
-}
-
-/// Visits an attachment.
-pub(crate) fn visit(name: &RecordName, asks: Asks) -> Visited {
+/// Visits an attachment; renews what is due, or all leases.
+pub(crate) fn visit(name: &RecordName, renews_all: bool) -> Visited {
     let (network, attachment) = (&name.network, &name.attachment);
     let _span = tracing::info_span!("attachment", %network, %attachment).entered();
+    let interface = attachment.ifname.as_str();
     let worked = record_of(&name.state_dir, network, attachment)
         .map_err(|error| Error::io("its record", error))
         .and_then(|listed| match listed {
             None => Ok(None),
             Some(listed) => with_locked(&listed, WhenBusy::Refuse, |record| {
-                let leases = recorded_leases(record, attachment)?;
-                tend_all(record, &leases, attachment.ifname.as_str(), asks)
+                tend_all(record, interface, renews_all)
             }),
         });
     match worked {
         Ok(Some(Ok(visited))) => visited,
         // The record is removed, or its first line isn't written yet.
-        Ok(None) => Visited::waits(BUSY),
-        Err(error) if error.code == code::TRY_AGAIN_LATER => Visited::waits(BUSY),
+        Ok(None) => Ok(BUSY),
+        Err(error) if error.code == code::TRY_AGAIN_LATER => Ok(BUSY),
         Ok(Some(Err(error))) | Err(error) => {
             tracing::warn!(%error, "its leases can't be renewed");
-            Visited {
-                is_well: false,
-                ..Visited::waits(IDLE)
-            }
+            Err(IDLE)
         }
     }
 }
 
-/// Tends all leases of a record.
+/// Tends all leases of a record, whose ADD has succeeded.
 fn tend_all(
     record: &AttachmentRecord,
-    leases: &[RecordedLease],
     interface: &str,
-    asks: Asks,
+    renews_all: bool,
 ) -> Result<Visited, Error> {
-    match record.state {
-        RecordState::Adding => return Ok(Visited::waits(BUSY)),
-        RecordState::Deleting => return Ok(Visited::waits(IDLE)),
-        RecordState::Added if leases.is_empty() => return Ok(Visited::waits(10 * IDLE)),
-        RecordState::Added => {}
+    let leases = Lease::of_answer(record.answer())?;
+    let is_in_use = record.state == RecordState::Added && record.namespace() == Namespace::There;
+    if leases.is_empty() || !is_in_use {
+        return Ok(Ok(IDLE));
     }
-    match record.namespace() {
-        Namespace::There => {}
-        Namespace::Gone(why) | Namespace::Unknown(why) => {
-            tracing::debug!(why, "its leases are not renewed");
-            return Ok(Visited::waits(IDLE));
-        }
-    }
-    let answer = record.answer().map(|raw| IpamResult::read("result", raw));
-    let answer = answer.transpose()?.unwrap_or_default();
-    let is_young = record.added.elapsed().is_ok_and(|age| age < YOUNG);
+    let share = MOST / u32::try_from(leases.len()).unwrap_or(1);
     let worked = in_namespace(Path::new(&record.netns), || {
-        let io = |error| Error::io(format_args!("interface {interface}"), error);
-        let Some(link) = Link::open(interface).map_err(io)? else {
-            tracing::debug!("its interface is gone");
-            return Ok(Visited::waits(IDLE));
+        let Some(link) = Link::open(interface)? else {
+            return Ok(Ok(IDLE));
         };
-        let tending = Tending {
-            link,
-            answer,
-            is_young,
-            asks,
-            share: MOST / u32::try_from(leases.len()).unwrap_or(1).max(1),
-        };
-        let all = leases.iter().map(|lease| tending.tend(lease).map_err(io));
-        let mut visited = Visited::waits(IDLE * 60);
-        for one in all {
-            visited = visited.and(one?);
+        let mut all = Ok(Duration::MAX);
+        for lease in &leases {
+            let tending = Tending {
+                link: &link,
+                lease,
+                record,
+                renews_all,
+                share,
+            };
+            all = match (all, tending.tend()?) {
+                (Ok(one), Ok(other)) => Ok(one.min(other)),
+                (Ok(one) | Err(one), Ok(other) | Err(other)) => Err(one.min(other)),
+            };
         }
-        Ok(visited)
+        Ok(all)
     });
-    worked.map_err(|error| Error::io(format_args!("netns {}", record.netns), error))?
+    let visited = worked.and_then(|visited: io::Result<Visited>| visited);
+    visited.map_err(|error| Error::io(format_args!("{interface} in {}", record.netns), error))
 }
 
-/// The work on one interface.
-struct Tending {
-    link: Link,
-    /// The chain's answer to ADD.
-    answer: IpamResult,
-    is_young: bool,
-    asks: Asks,
-    /// The time for one lease.
+/// The work on one lease.
+struct Tending<'a> {
+    link: &'a Link,
+    lease: &'a Lease,
+    record: &'a AttachmentRecord,
+    renews_all: bool,
+    /// The time for it.
     share: Duration,
 }
 
-impl Tending {
-    /// Tends a lease: gives its address the lifetime, and renews it if that is due.
-    fn tend(&self, of: &RecordedLease) -> std::io::Result<Visited> {
-        let lease = &of.lease;
+impl Tending<'_> {
+    /// Gives the address the lease's lifetime, and renews the lease if that is due.
+    fn tend(&self) -> io::Result<Visited> {
+        let (lease, address) = (self.lease, self.lease.address);
         let mut addresses = self.link.addresses()?.into_iter();
-        let Some(found) = addresses.find(|one| one.net.addr() == lease.address) else {
-            return self.ask_anew(of);
+        let Some(mut found) = addresses.find(|one| one.net.addr() == address) else {
+            return self.ask_anew();
         };
-        let mut left = found.valid;
-        if left == u32::MAX {
-            left = first_left(lease);
-            self.link.put(LinkAddress {
-                valid: left,
-                ..found
-            })?;
+        if found.valid == FOREVER {
+            found.valid = left_by_clock(lease);
+            self.link.put(found)?;
         }
-        let server = match due(lease, left) {
-            Due::Nothing(wait) if self.asks != Asks::All || left == u32::MAX => {
-                let is_old = lease.seconds.saturating_sub(left) >= window(lease);
-                return Ok(Visited {
-                    spread: is_old.then(|| seconds(window(lease))),
-                    ..Visited::waits(wait)
-                });
-            }
-            _ if self.asks == Asks::Nothing => {
-                return Ok(Visited {
-                    spread: Some(seconds(window(lease))),
-                    ..Visited::waits(seconds(left / 2))
-                });
-            }
-            Due::Rebinding => None,
-            Due::Nothing(_) | Due::Renewal => Some(lease.server.as_str()),
-        };
-        let until = Instant::now() + self.share;
-        match renew(&self.link, &of.settings, lease.address, server, until) {
-            Ok(grant) if grant.lease.address == lease.address => {
-                let valid = grant.lease.seconds;
-                self.link.put(LinkAddress { valid, ..found })?;
-                tracing::info!(address = %lease.address, seconds = valid, "renewed");
-                Ok(Visited::waits(seconds(grant.lease.renew)))
-            }
-            Err(Failure::Refused(why)) => {
-                tracing::warn!(address = %lease.address, why, "refused: the address is removed");
+        let wait = until_t1(lease, found.valid);
+        if wait > 0 && !self.renews_all {
+            return Ok(Ok(seconds(wait)));
+        }
+        let renewed = self.exchange().renew(address, server(lease, found.valid));
+        match renewed {
+            Ok(grant) => self.put(found.net, &grant),
+            Err(error) if error.code == code::SERVER_REFUSED => {
+                tracing::warn!(%address, %error, "the address is removed");
                 self.link.remove(found.net)?;
-                Ok(Visited::waits(Duration::ZERO))
+                Ok(Ok(Duration::ZERO))
             }
-            other => Ok(unanswered(of, &other, pause(lease, left))),
+            Err(error) => Ok(self.not_renewed(&error)),
         }
     }
 
     /// Asks for the lease of an address that isn't at the interface any more, and adds it with its
-    /// routes. Another address isn't taken.
-    fn ask_anew(&self, of: &RecordedLease) -> std::io::Result<Visited> {
-        let lease = &of.lease;
-        if self.is_young {
-            return Ok(Visited::waits(BUSY));
+    /// routes.
+    fn ask_anew(&self) -> io::Result<Visited> {
+        let address = self.lease.address;
+        if self.record.added.elapsed().is_ok_and(|age| age < YOUNG) {
+            return Ok(Ok(BUSY));
         }
-        if self.asks == Asks::Nothing {
-            let spread = seconds(window(lease));
-            return Ok(Visited {
-                spread: Some(spread),
-                ..Visited::waits(spread)
-            });
-        }
-        let family = match lease.address {
-            IpAddr::V4(_) => Family::V4,
-            IpAddr::V6(_) => Family::V6,
-        };
-        let (wanted, until) = (Some(lease.address), Instant::now() + self.share);
-        match acquire(&self.link, &of.settings, family, wanted, until) {
-            Ok(grant) if grant.lease.address == lease.address => {
-                let net = IpNet::new(lease.address, grant.prefix_len);
-                let net = net.map_err(std::io::Error::other)?;
-                let valid = grant.lease.seconds;
-                self.link.put(LinkAddress { net, valid })?;
-                self.put_routes(lease.address)?;
-                tracing::warn!(address = %lease.address, seconds = valid, "given again");
-                Ok(Visited::waits(seconds(grant.lease.renew)))
+        match self.exchange().acquire(address) {
+            Ok(grant) => {
+                let net = IpNet::new(address, grant.prefix_len).map_err(io::Error::other)?;
+                let visited = self.put(net, &grant);
+                self.put_routes(&grant)?;
+                visited
             }
-            other => Ok(unanswered(of, &other, seconds(window(lease)))),
+            Err(error) => Ok(self.not_renewed(&error)),
         }
     }
 
-    /// Adds the routes of the address's family, which the kernel has removed with the address.
-    fn put_routes(&self, address: IpAddr) -> std::io::Result<()> {
-        for route in &self.answer.routes {
-            let text = |key: &str| route.read::<String>("route", key).ok().flatten();
-            let Some(to) = text("dst").and_then(|dst| dst.parse::<IpNet>().ok()) else {
+    fn exchange(&self) -> Exchange<'_> {
+        Exchange {
+            link: self.link,
+            client: &self.lease.client,
+            until: Instant::now() + self.share,
+        }
+    }
+
+    /// Gives an address the lifetime of what is granted, or adds it.
+    fn put(&self, net: IpNet, grant: &Grant) -> io::Result<Visited> {
+        let valid = grant.lease.seconds;
+        self.link.put(LinkAddress { net, valid })?;
+        tracing::info!(address = %net.addr(), seconds = valid, "renewed");
+        Ok(Ok(seconds(grant.lease.renew)))
+    }
+
+    /// Adds the routes of the lease's family, which the kernel has removed with the address. As in
+    /// the reference plugins, those without a gateway have the address's.
+    fn put_routes(&self, grant: &Grant) -> io::Result<()> {
+        let answer = self
+            .record
+            .answer()
+            .map(|raw| IpamResult::read("result", raw));
+        let answer = answer.and_then(Result::ok).unwrap_or_default();
+        for route in &answer.routes {
+            let Ok(Some(to)) = route.read::<IpNet>("route", "dst") else {
                 continue;
             };
-            if to.addr().is_ipv4() != address.is_ipv4() {
-                continue;
+            if to.addr().is_ipv4() == self.lease.address.is_ipv4() {
+                let own = route.read("route", "gw").ok().flatten();
+                let metric = route.read("route", "priority").ok().flatten();
+                self.link.put_route(to, own.or(grant.gateway), metric)?;
             }
-            let gateway = text("gw").and_then(|gw| gw.parse::<IpAddr>().ok());
-            let gateway = gateway.filter(|gateway| !gateway.is_unspecified());
-            self.link.put_route(to, gateway, metric_of(route))?;
         }
         Ok(())
     }
-}
 
-fn metric_of(route: &Object) -> Option<u32> {
-    route.read("route", "priority").ok().flatten()
-}
-
-/// Logs an exchange without the wanted lease.
-fn unanswered(of: &RecordedLease, outcome: &ipam_da_dhcp::Granted, next: Duration) -> Visited {
-    let address = of.lease.address;
-    match outcome {
-        Err(failure) => tracing::warn!(%address, %failure, "not renewed"),
-        Ok(grant) => {
-            let offered = grant.lease.address;
-            tracing::warn!(%address, %offered, "the server gives another address: it isn't used");
-        }
-    }
-    Visited {
-        is_well: false,
-        ..Visited::waits(next)
+    /// Logs an exchange without the wanted lease.
+    fn not_renewed(&self, error: &Error) -> Visited {
+        tracing::warn!(address = %self.lease.address, %error, "not renewed");
+        Err(window(self.lease))
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use chain::record::{AttachmentRecord, Namespace, RecordState};
-use cni::{Attachment, IpamResult};
+use cni::Attachment;
 use ipam_da_dhcp::{FOREVER, Lease, Link, in_namespace};
 
 use crate::output::times::{ago, rounded};
@@ -20,10 +20,7 @@ pub(crate) const RENEWER: &str = "ipam-dhcp-renew";
 
 /// The leases of a record; none if its answer isn't recorded or can't be read.
 pub(crate) fn leases_of(record: &AttachmentRecord) -> Vec<Lease> {
-    let answer = record.answer().map(|raw| IpamResult::read("result", raw));
-    let answer = answer.and_then(Result::ok);
-    let leases = answer.map(|answer| Lease::of_result("result", &answer));
-    leases.and_then(Result::ok).unwrap_or_default()
+    Lease::of_answer(record.answer()).unwrap_or_default()
 }
 
 /// A lease for people.
@@ -31,17 +28,18 @@ pub(crate) fn described(lease: &Lease) -> String {
     let Lease {
         address,
         server,
-        client_id,
+        client,
         start,
         ..
     } = lease;
+    let client = &client.client_id;
     let lasts = match lease.seconds {
         FOREVER => "without an end".to_owned(),
         seconds => format!("for {}", rounded(Duration::from_secs(seconds.into()))),
     };
     let start = humantime::parse_rfc3339(start);
     let start = start.map_or_else(|_| "?".to_owned(), |start| ago(start, SystemTime::now()));
-    format!("{address} by {server}, client {client_id}, given {start} {lasts}")
+    format!("{address} by {server}, client {client}, given {start} {lasts}")
 }
 
 /// The leased addresses of an attachment in use that aren't at its interface any more; an error if

@@ -1,82 +1,69 @@
-//! An exchange with servers: a message is sent until an answer comes or the time is up.
+//! An exchange of a client with the DHCP servers of a link. Its errors have a code: 11 if no server
+//! answers in time, 116 if one refuses or has another address than the wanted one, 5 if the link
+//! can't be used.
 
-use std::fmt;
-use std::io;
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use cni::{Error, code};
 
-use crate::Grant;
-use crate::socket::Socket;
+use crate::{Client, Grant, Lease, Link};
 
-/// The time after which a message is sent again; it doubles each time.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
-
-/// The reason why there is no lease.
-#[derive(Debug)]
-pub enum Failure {
-    /// No server has answered in time.
-    Unanswered,
-    /// The server refuses, for this reason.
-    Refused(String),
-    /// The server offers this address in the place of the wanted one. It wasn't taken.
-    OtherAddress(IpAddr),
-    /// The interface can't be used.
-    Io(io::Error),
+/// An exchange.
+pub struct Exchange<'a> {
+    /// The link of the client.
+    pub link: &'a Link,
+    /// Who asks.
+    pub client: &'a Client,
+    /// The end of the patience.
+    pub until: Instant,
 }
 
-/// Outcome of an exchange.
-pub type Granted = Result<Grant, Failure>;
-
-impl Failure {
-    /// The error of a plugin, whose client is on this interface.
-    pub(crate) fn into_error(self, interface: &str) -> Error {
-        let code = match self {
-            Self::Unanswered => code::TRY_AGAIN_LATER,
-            Self::Refused(_) | Self::OtherAddress(_) => code::SERVER_REFUSED,
-            Self::Io(_) => code::IO,
+impl Exchange<'_> {
+    /// Asks for a lease of the wanted address; of any of its family, if it is unspecified.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub fn acquire(&self, wanted: IpAddr) -> Result<Grant, Error> {
+        let grant = match wanted {
+            IpAddr::V4(ip) => self.acquire_v4(ip),
+            IpAddr::V6(_) => self.acquire_v6(wanted),
         };
-        Error::new(code, format!("interface {interface}: {self}"))
+        grant?.of_wanted(wanted)
     }
-}
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unanswered => f.write_str("no DHCP server answers"),
-            Self::Refused(why) => write!(f, "the DHCP server refuses: {why}"),
-            Self::OtherAddress(ip) => write!(f, "the DHCP server offers another address, {ip}"),
-            Self::Io(error) => error.fmt(f),
+    /// Asks for more time of an address: a lease's own server, or, without one, all servers.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub fn renew(&self, address: IpAddr, server: Option<&str>) -> Result<Grant, Error> {
+        let grant = match address {
+            IpAddr::V4(ip) => self.renew_v4(ip, server),
+            IpAddr::V6(_) => self.renew_v6(address, server),
+        };
+        grant?.of_wanted(address)
+    }
+
+    /// Tells the server that a lease isn't needed any more. No answer is waited for.
+    pub(crate) fn release(&self, lease: &Lease) -> Result<(), Error> {
+        match lease.address {
+            IpAddr::V4(ip) => self.release_v4(lease, ip),
+            IpAddr::V6(_) => self.release_v6(lease),
         }
     }
 }
 
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
+/// The error of a server that refuses, for this reason.
+pub(crate) fn refused(why: impl std::fmt::Display) -> Error {
+    Error::new(
+        code::SERVER_REFUSED,
+        format!("the DHCP server refuses: {why}"),
+    )
 }
 
-/// Sends a message, and again after each wait, until `read` takes a packet as its answer.
-pub(crate) fn ask<T>(
-    socket: &mut Socket,
-    message: &[u8],
-    until: Instant,
-    mut read: impl FnMut(&[u8]) -> Option<T>,
-) -> Result<T, Failure> {
-    let mut wait = FIRST_WAIT;
-    loop {
-        socket.send(message)?;
-        let again = (Instant::now() + wait).min(until);
-        while let Some(packet) = socket.receive(again)? {
-            if let Some(answer) = read(&packet) {
-                return Ok(answer);
-            }
-        }
-        if again >= until {
-            return Err(Failure::Unanswered);
-        }
-        wait *= 2;
-    }
+/// The error of a server that has another address than the wanted one.
+pub(crate) fn other_address(ip: impl std::fmt::Display) -> Error {
+    refused(format_args!("it has another address, {ip}"))
 }

@@ -1,13 +1,16 @@
 //! A lease, as the key `lease` of a result has it.
 
 use std::net::IpAddr;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use cni::{Error, IpamResult};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::Client;
 
 /// The key of a result that lists the leases.
-const KEY: &str = "lease";
+pub(crate) const KEY: &str = "lease";
 
 /// The lease time that never ends.
 pub const FOREVER: u32 = u32::MAX;
@@ -20,11 +23,9 @@ pub struct Lease {
     pub address: IpAddr,
     /// The server: its address, or the digits of its DUID with DHCPv6.
     pub server: String,
-    /// The digits of the client ID, or of the DUID with DHCPv6.
-    pub client_id: String,
-    /// True if the client ID is a workload's, so that DEL doesn't release the lease.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub sticky: bool,
+    /// Who holds it.
+    #[serde(flatten)]
+    pub client: Client,
     /// Time of the server's answer to ADD, in RFC 3339.
     pub start: String,
     /// Duration of the lease in seconds; [`FOREVER`] has no end.
@@ -36,6 +37,28 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// A lease that begins now. Where the server hasn't said T1 or T2, or says what makes no
+    /// sense, T1 is a half and T2 seven eighths of it (RFC 2131, section 4.4.5).
+    pub(crate) fn new(
+        address: IpAddr,
+        server: String,
+        client: &Client,
+        (seconds, renew, rebind): (u32, Option<u32>, Option<u32>),
+    ) -> Self {
+        let rebind = rebind.filter(|rebind| (1..seconds).contains(rebind));
+        let rebind = rebind.unwrap_or(seconds - seconds / 8);
+        let renew = renew.filter(|renew| (1..=rebind).contains(renew));
+        Self {
+            address,
+            server,
+            client: client.clone(),
+            start: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            seconds,
+            renew: renew.unwrap_or(seconds / 2).min(rebind),
+            rebind,
+        }
+    }
+
     /// The leases of a result; none if it lacks the key.
     ///
     /// # Errors
@@ -47,44 +70,14 @@ impl Lease {
         Ok(read.transpose()?.unwrap_or_default())
     }
 
-    /// Puts leases into a result, after those that it has.
-    pub(crate) fn append(result: &mut IpamResult, leases: Vec<Self>) -> Result<(), Error> {
-        let mut all = Self::of_result("prevResult", result)?;
-        all.extend(leases);
-        result.set_other(KEY, &all);
-        Ok(())
-    }
-
-    /// The end, by the clock of the ADD's node; `None` without one.
-    pub fn end(&self) -> Option<SystemTime> {
-        if self.seconds == FOREVER {
-            return None;
-        }
-        let start = humantime::parse_rfc3339(&self.start).ok()?;
-        start.checked_add(Duration::from_secs(self.seconds.into()))
-    }
-}
-
-/// The times of a lease: its duration, T1 and T2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Times {
-    pub(crate) seconds: u32,
-    pub(crate) renew: u32,
-    pub(crate) rebind: u32,
-}
-
-impl Times {
-    /// The times that a server has said. Where it hasn't, T1 is a half and T2 seven eighths
-    /// (RFC 2131, section 4.4.5).
-    pub(crate) fn new(seconds: u32, renew: Option<u32>, rebind: Option<u32>) -> Self {
-        let rebind = rebind.filter(|rebind| (1..seconds).contains(rebind));
-        let rebind = rebind.unwrap_or(seconds - seconds / 8);
-        let renew = renew.filter(|renew| (1..=rebind).contains(renew));
-        Self {
-            seconds,
-            renew: renew.unwrap_or(seconds / 2).min(rebind),
-            rebind,
-        }
+    /// The leases of a chain's recorded answer.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the key that is wrong.
+    pub fn of_answer(answer: Option<&RawValue>) -> Result<Vec<Self>, Error> {
+        let answer = answer.map(|raw| IpamResult::read("result", raw));
+        Self::of_result("result", &answer.transpose()?.unwrap_or_default())
     }
 }
 
@@ -92,11 +85,21 @@ impl Times {
 mod tests {
     use super::*;
 
+    fn lease(times: (u32, Option<u32>, Option<u32>)) -> Lease {
+        let client = Client {
+            provide: vec![(12, "web-0".to_owned())],
+            request: vec![1, 3],
+            ..Client::default()
+        };
+        let address = "10.0.0.2".parse().unwrap();
+        Lease::new(address, "10.0.0.1".to_owned(), &client, times)
+    }
+
     #[test]
     fn times_that_a_server_has_not_said_or_that_make_no_sense_are_the_defaults() {
         let of = |renew, rebind| {
-            let times = Times::new(80, renew, rebind);
-            (times.renew, times.rebind)
+            let lease = lease((80, renew, rebind));
+            (lease.renew, lease.rebind)
         };
         assert_eq!(of(None, None), (40, 70));
         assert_eq!(of(Some(20), Some(60)), (20, 60));
@@ -105,24 +108,19 @@ mod tests {
     }
 
     #[test]
-    fn leases_of_two_delegates_are_one_list_and_each_has_its_end() {
-        let lease = |address: &str| Lease {
-            address: address.parse().unwrap(),
-            server: "10.0.0.1".into(),
-            client_id: "00".into(),
-            sticky: false,
-            start: "2026-01-01T00:00:00Z".into(),
-            seconds: 60,
-            renew: 30,
-            rebind: 52,
-        };
+    fn a_result_remembers_leases_and_what_their_clients_say() {
+        let all = vec![lease((80, None, None)), lease((FOREVER, None, None))];
         let mut result = IpamResult::default();
-        for address in ["10.0.0.2", "fd00::2"] {
-            Lease::append(&mut result, vec![lease(address)]).unwrap();
-        }
-        let all = Lease::of_result("result", &result).unwrap();
-        assert_eq!(all, [lease("10.0.0.2"), lease("fd00::2")]);
-        let end = humantime::parse_rfc3339("2026-01-01T00:01:00Z").unwrap();
-        assert_eq!(all[0].end(), Some(end));
+        assert_eq!(Lease::of_result("result", &result), Ok(Vec::new()));
+        result.set_other(KEY, &all);
+        let json = result.other(KEY).unwrap().get();
+        assert!(
+            json.contains(r#""clientId":"","provide":[[12,"web-0"]],"request":[1,3],"start":"#)
+        );
+        assert_eq!(Lease::of_result("result", &result), Ok(all));
+        // One of an older version.
+        let old = r#"[{"address":"10.0.0.2","server":"10.0.0.1","clientId":"00","start":"","seconds":8,"renew":4,"rebind":7}]"#;
+        let old: Vec<Lease> = serde_json::from_str(old).unwrap();
+        assert_eq!(old[0].client.id(), [0]);
     }
 }

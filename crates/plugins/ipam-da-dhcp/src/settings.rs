@@ -2,13 +2,14 @@
 //! `priority`, and the keys of a pool.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use cni::{Args, Attachment, Error, NetworkConfig, Object};
-use ipam::{Pool, Pools};
+use cni::{Attachment, Call, Error, NetworkConfig, Object};
+use ipam::{Facts, Pool, Pools};
 use serde::Deserialize;
 
-use crate::identity::Identity;
+use crate::client::{CLIENT_ID, Client};
 
 /// The default of `ipam.dhcp.timeout`.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,54 +28,41 @@ const NAMES: [(&str, u8); 6] = [
     ("vendor-class-identifier", 60),
 ];
 
-/// The number of the option "client identifier".
-pub(crate) const CLIENT_ID: u8 = 61;
-
 /// Keys of a pool that only a chooser of addresses can honour, which is the server here.
 const REFUSED: [&str; 4] = ["owner", "requested-ip", "exclude", "or"];
 
+/// The name of the pool in messages.
+const POOL: &str = "prevResult.pools[0]";
+
 /// A family of addresses, as `ipam.dhcp.families` names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub enum Family {
-    /// DHCP.
+#[derive(Clone, Copy, Deserialize)]
+enum Family {
     #[serde(rename = "4")]
     V4,
-    /// DHCPv6.
     #[serde(rename = "6")]
     V6,
 }
 
-/// The settings of one attachment's client.
+/// The settings of a call.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// `ipam.dhcp.families`.
-    pub families: Vec<Family>,
+pub(crate) struct Settings {
+    /// The client of each family of `ipam.dhcp.families`, behind the family's unspecified address.
+    pub(crate) clients: Vec<(IpAddr, Client)>,
     /// `ipam.dhcp.timeout`: the longest that ADD waits for servers.
-    pub timeout: Duration,
+    pub(crate) timeout: Duration,
     /// `ipam.priority`: the metric of the server's routes.
-    pub priority: Option<u32>,
-    /// Who asks.
-    pub identity: Identity,
-    /// Options that are sent, by number.
-    pub(crate) provided: BTreeMap<u8, Vec<u8>>,
-    /// Numbers of the options that are requested.
-    pub(crate) requested: Vec<u8>,
+    pub(crate) priority: Option<u32>,
 }
 
 impl Settings {
-    /// Reads the settings of an attachment: `config` has the `prevResult` that the plugin is given.
+    /// Reads the settings of a call for an attachment.
     ///
     /// # Errors
     ///
-    /// Code 7, naming the key and the value: an unknown option or family, a value of more than
-    /// 255 bytes, several pools, a pool with ranges or with a key that only a chooser of addresses
-    /// can honour.
-    pub fn read(
-        config: &NetworkConfig,
-        args: &Args,
-        attachment: &Attachment,
-    ) -> Result<Self, Error> {
-        let ipam = config.ipam()?;
+    /// Code 7, naming the key and the value: an unknown option or family, several pools, a
+    /// pool with ranges or with a key that only a chooser of addresses can honour.
+    pub(crate) fn read(call: &Call<'_>, attachment: &Attachment) -> Result<Self, Error> {
+        let ipam = call.config.ipam()?;
         let dhcp: Object = ipam.read("ipam", "dhcp")?.unwrap_or_default();
         let families: Option<Vec<Family>> = dhcp.read("ipam.dhcp", "families")?;
         let families = families.unwrap_or_else(|| vec![Family::V4]);
@@ -82,23 +70,28 @@ impl Settings {
             let why = "ipam.dhcp.families is []: it must list \"4\", \"6\" or both";
             return Err(Error::config(why));
         }
-        let pool = pool(config)?;
+        let pool = pool(&call.config)?;
         let mut options = Options {
-            facts: facts(config, args, attachment)?,
-            provided: BTreeMap::new(),
-            requested: REQUESTED.to_vec(),
+            facts: Facts::of(call)?,
+            provide: BTreeMap::new(),
+            request: REQUESTED.to_vec(),
         };
         options.read("ipam", &ipam)?;
-        options.read("prevResult.pools[0]", &pool)?;
-        let sticky: Option<String> = pool.read("prevResult.pools[0]", "sticky")?;
-        let provided_id = options.provided.get(&CLIENT_ID).cloned();
+        options.read(POOL, &pool)?;
+        let sticky: Option<String> = pool.read(POOL, "sticky")?;
+        let Options {
+            provide, request, ..
+        } = options;
+        let (network, sticky) = (call.config.name(), sticky.as_deref());
+        let client = Client::new(network, attachment, sticky, provide, request);
+        let client_of = |family| match family {
+            Family::V4 => (Ipv4Addr::UNSPECIFIED.into(), client.clone()),
+            Family::V6 => (Ipv6Addr::UNSPECIFIED.into(), client.in_v6()),
+        };
         Ok(Self {
-            families,
+            clients: families.into_iter().map(client_of).collect(),
             timeout: dhcp.duration("ipam.dhcp", "timeout")?.unwrap_or(TIMEOUT),
             priority: ipam.read("ipam", "priority")?,
-            identity: Identity::new(config.name(), attachment, sticky.as_deref(), provided_id),
-            provided: options.provided,
-            requested: options.requested,
         })
     }
 }
@@ -106,51 +99,19 @@ impl Settings {
 /// The pool of the call; an empty object without one.
 fn pool(config: &NetworkConfig) -> Result<Object, Error> {
     let mut pools = Pools::of_call(config)?.into_entries();
-    let refused = |why: String| Err(Error::config(format!("prevResult.pools{why}")));
-    if pools.len() > 1 {
-        let count = pools.len();
-        return refused(format!(
-            " has {count} entries: a DHCP server gives one address"
-        ));
-    }
-    let Some(pool) = pools.pop() else {
-        return Ok(Object::new());
+    let count = pools.len();
+    let pool = pools.pop().unwrap_or_else(Object::new);
+    let refused = if count > 1 {
+        format!("prevResult.pools has {count} entries")
+    } else if Pool::has_ranges(&pool) {
+        format!("{POOL} has ranges")
+    } else if let Some(key) = REFUSED.iter().find(|key| pool.get(key).is_some()) {
+        format!("{POOL}.{key}")
+    } else {
+        return Ok(pool);
     };
-    if Pool::has_ranges(&pool) {
-        return refused("[0] has ranges: a DHCP server chooses the address".to_owned());
-    }
-    if let Some(key) = REFUSED.iter().find(|key| pool.get(key).is_some()) {
-        return refused(format!("[0].{key}: a DHCP server chooses the address"));
-    }
-    Ok(pool)
-}
-
-/// What `fromArg` may name: keys of `CNI_ARGS`, the call's own names, and the facts of earlier
-/// delegates, which win.
-fn facts(
-    config: &NetworkConfig,
-    args: &Args,
-    attachment: &Attachment,
-) -> Result<BTreeMap<String, String>, Error> {
-    let own = [
-        ("containerID", attachment.container_id.as_str()),
-        ("ifname", attachment.ifname.as_str()),
-        ("network", config.name().as_str()),
-    ];
-    let said = args.iter().chain(own);
-    let mut all: BTreeMap<String, String> = said
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .collect();
-    let prev_result = config.prev_result()?;
-    if let Some(raw) = prev_result
-        .as_ref()
-        .and_then(|result| result.other("facts"))
-    {
-        let found: BTreeMap<String, Option<String>> = cni::read("prevResult.facts", raw)?;
-        let known = found.into_iter();
-        all.extend(known.filter_map(|(key, value)| Some((key, value?))));
-    }
-    Ok(all)
+    let why = "a DHCP server gives one address, and chooses it";
+    Err(Error::config(format!("{refused}: {why}")))
 }
 
 /// An entry of `provide`.
@@ -163,19 +124,18 @@ struct Provide {
 }
 
 /// An entry of `request`.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct Request {
-    #[serde(default)]
     skip_default: bool,
-    option: Option<String>,
+    option: String,
 }
 
 /// Options that are sent and requested.
 struct Options {
-    facts: BTreeMap<String, String>,
-    provided: BTreeMap<u8, Vec<u8>>,
-    requested: Vec<u8>,
+    facts: Facts,
+    provide: BTreeMap<u8, String>,
+    request: Vec<u8>,
 }
 
 impl Options {
@@ -185,27 +145,22 @@ impl Options {
         for (i, entry) in provide.into_iter().enumerate() {
             let path = format!("{path}.provide[{i}]");
             let number = number(&path, &entry.option)?;
-            let named = entry.from_arg.and_then(|key| self.facts.get(&key).cloned());
+            let named = entry
+                .from_arg
+                .and_then(|key| self.facts.get(&key).map(str::to_owned));
             let Some(value) = named.or(entry.value).filter(|value| !value.is_empty()) else {
                 continue;
             };
-            if value.len() > usize::from(u8::MAX) {
-                let why = format!("{path}: {value:?} is longer than 255 bytes");
-                return Err(Error::config(why));
-            }
-            self.provided.insert(number, value.into_bytes());
+            self.provide.insert(number, value);
         }
         let request: Vec<Request> = object.read(path, "request")?.unwrap_or_default();
         if request.iter().any(|entry| entry.skip_default) {
-            self.requested.clear();
+            self.request.clear();
         }
         for (i, entry) in request.into_iter().enumerate() {
-            let Some(option) = entry.option.filter(|option| !option.is_empty()) else {
-                continue;
-            };
-            let number = number(&format!("{path}.request[{i}]"), &option)?;
-            if !self.requested.contains(&number) {
-                self.requested.push(number);
+            if !entry.option.is_empty() {
+                let path = format!("{path}.request[{i}]");
+                self.request.push(number(&path, &entry.option)?);
             }
         }
         Ok(())
@@ -231,21 +186,19 @@ fn number(path: &str, option: &str) -> Result<u8, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cni::Environment;
 
     fn read(ipam: &str, prev_result: &str) -> Result<Settings, Error> {
         let json = format!(
             r#"{{"cniVersion":"1.0.0","name":"lan","ipam":{ipam},"prevResult":{prev_result}}}"#
         );
         let config = NetworkConfig::parse(json.into_bytes()).unwrap();
-        let args = Args::parse("K8S_POD_NAME=web-0;EMPTY=").unwrap();
-        Settings::read(&config, &args, &attachment())
-    }
-
-    fn attachment() -> Attachment {
-        Attachment {
+        let environment = Environment::default().with("CNI_ARGS", "K8S_POD_NAME=web-0;EMPTY=");
+        let attachment = Attachment {
             container_id: "c1".parse().unwrap(),
             ifname: "net1".parse().unwrap(),
-        }
+        };
+        Settings::read(&Call::new(config, &environment), &attachment)
     }
 
     #[test]
@@ -257,14 +210,20 @@ mod tests {
         let pools = r#"{"facts":{"label:app":"shop"},
             "pools":[{"name":"a","provide":[{"option":"60","fromArg":"label:app"}]}]}"#;
         let settings = read(ipam, pools).unwrap();
-        assert_eq!(settings.families, [Family::V4, Family::V6]);
+        let [(v4, client), (v6, _)] = settings.clients.as_slice() else {
+            panic!("{settings:?}");
+        };
+        assert_eq!(
+            (v4.to_string(), v6.to_string()),
+            ("0.0.0.0".into(), "::".into())
+        );
         assert_eq!(settings.timeout, Duration::from_secs(3));
-        assert_eq!(settings.requested, [3, 42]);
-        let provided = [(12, b"web-0".to_vec()), (60, b"shop".to_vec())];
-        assert_eq!(settings.provided, BTreeMap::from(provided));
-        let default = read("{}", "null").unwrap();
-        assert_eq!(default.families, [Family::V4]);
-        assert_eq!(default.requested, REQUESTED);
+        assert_eq!(client.request, [3, 42]);
+        let provided = [(12, "web-0"), (60, "shop")].map(|(number, value)| (number, value.into()));
+        assert_eq!(client.provide, provided);
+        let default = read("{}", "null").unwrap().clients;
+        assert_eq!(default.len(), 1);
+        assert_eq!(default[0].1.request, REQUESTED);
     }
 
     #[test]

@@ -6,19 +6,14 @@
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-use cni::Dns;
+use cni::{Dns, Error, Object, code};
 use dhcproto::v4::{DhcpOption, Flags, Message, MessageType, Opcode, OptionCode, UnknownOption};
 use dhcproto::{Decodable, Encodable};
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::Ipv4Net;
 
-use crate::exchange::{Failure, Granted, ask};
-use crate::grant::GrantedRoute;
-use crate::identity::from_hex;
-use crate::lease::{Lease, Times};
-use crate::link::Link;
-use crate::settings::CLIENT_ID;
-use crate::socket::Socket;
-use crate::{Grant, Settings};
+use crate::exchange::{other_address, refused};
+use crate::socket::{CLIENT, SERVER, Socket, io_error};
+use crate::{Client, Exchange, Grant, Lease};
 
 /// The lease time of a server that doesn't say one, in seconds: that of the reference plugin.
 const DEFAULT_SECONDS: u32 = 3600;
@@ -30,127 +25,110 @@ const SHORTEST: usize = 300;
 /// several clients at once, and refuses all but the first (RFC 2131, section 3.1, item 4).
 const MOST_REFUSALS: usize = 5;
 
-/// Asks for a lease: of the wanted address, or of any.
-pub(crate) fn acquire(
-    link: &Link,
-    settings: &Settings,
-    wanted: Option<Ipv4Addr>,
-    until: Instant,
-) -> Granted {
-    let mut outcome = acquire_once(link, settings, wanted, until);
-    for _ in 1..MOST_REFUSALS {
-        if !matches!(outcome, Err(Failure::Refused(_))) || Instant::now() >= until {
-            break;
-        }
-        outcome = acquire_once(link, settings, wanted, until);
-    }
-    outcome
-}
-
-/// One DISCOVER, and the REQUEST of what is offered.
-fn acquire_once(
-    link: &Link,
-    settings: &Settings,
-    wanted: Option<Ipv4Addr>,
-    until: Instant,
-) -> Granted {
-    let mut socket = Socket::packet(link, Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST)?;
-    let mut discover = message(link, settings, MessageType::Discover);
-    let wants = wanted.map(DhcpOption::RequestedIpAddress);
-    wants.map(|option| discover.opts_mut().insert(option));
-    let mut other = None;
-    let offer = ask(&mut socket, &encoded(&discover), until, |packet| {
-        let offer = answer_to(&discover, packet)?;
-        let is_offer = offer.opts().has_msg_type(MessageType::Offer);
-        let offered = offer.yiaddr();
-        if is_offer && wanted.is_some_and(|wanted| wanted != offered) {
-            other = Some(offered);
-            return None;
-        }
-        (is_offer && server_of(&offer).is_some()).then_some(offer)
-    });
-    let offer = offer.map_err(|failure| match (failure, other) {
-        (Failure::Unanswered, Some(other)) => Failure::OtherAddress(other.into()),
-        (failure, _) => failure,
-    })?;
-    let mut request = message(link, settings, MessageType::Request);
-    let options = request.opts_mut();
-    options.insert(DhcpOption::RequestedIpAddress(offer.yiaddr()));
-    options.insert(DhcpOption::ServerIdentifier(
-        server_of(&offer).unwrap_or(Ipv4Addr::UNSPECIFIED),
-    ));
-    requested(&mut socket, settings, &request, until)
-}
-
-/// Asks for more time: this server, or all.
-pub(crate) fn renew(
-    link: &Link,
-    settings: &Settings,
-    (address, server): (Ipv4Addr, Option<Ipv4Addr>),
-    until: Instant,
-) -> Granted {
-    let mut socket = match server {
-        Some(server) => Socket::udp(link, address, server)?,
-        None => Socket::packet(link, address, Ipv4Addr::BROADCAST)?,
-    };
-    let mut request = message(link, settings, MessageType::Request);
-    request.set_ciaddr(address).set_flags(Flags::default());
-    requested(&mut socket, settings, &request, until)
-}
-
-/// Tells the server that the lease isn't needed. There is no answer.
-pub(crate) fn release(link: &Link, lease: &Lease, address: Ipv4Addr) -> Result<(), Failure> {
-    let Ok(server) = lease.server.parse() else {
-        return Ok(());
-    };
-    let mut release = Message::default();
-    release.set_chaddr(&link.mac).set_ciaddr(address);
-    let options = release.opts_mut();
-    options.insert(DhcpOption::MessageType(MessageType::Release));
-    options.insert(DhcpOption::ServerIdentifier(server));
-    let client_id = from_hex(&lease.client_id).unwrap_or_default();
-    options.insert(DhcpOption::ClientIdentifier(client_id));
-    Ok(Socket::packet(link, address, server)?.send(&encoded(&release))?)
-}
-
-/// Sends a REQUEST, and reads the server's decision.
-fn requested(
-    socket: &mut Socket,
-    settings: &Settings,
-    request: &Message,
-    until: Instant,
-) -> Granted {
-    ask(socket, &encoded(request), until, |packet| {
-        let answer = answer_to(request, packet)?;
-        match answer.opts().msg_type()? {
-            MessageType::Ack => Some(Ok(granted(settings, &answer))),
-            MessageType::Nak => Some(Err(Failure::Refused(reason(&answer)))),
-            _ => None,
-        }
-    })?
-}
-
-/// A message of the client.
-fn message(link: &Link, settings: &Settings, kind: MessageType) -> Message {
-    let mut message = Message::default();
-    message
-        .set_chaddr(&link.mac)
-        .set_flags(Flags::default().set_broadcast());
-    let options = message.opts_mut();
-    options.insert(DhcpOption::MessageType(kind));
-    let client_id = settings.identity.client_id.clone();
-    options.insert(DhcpOption::ClientIdentifier(client_id));
-    if !settings.requested.is_empty() {
-        let numbers = settings.requested.iter().map(|number| (*number).into());
-        options.insert(DhcpOption::ParameterRequestList(numbers.collect()));
-    }
-    for (number, value) in &settings.provided {
-        if *number != CLIENT_ID {
-            let option = UnknownOption::new((*number).into(), value.clone());
-            options.insert(DhcpOption::Unknown(option));
+impl Exchange<'_> {
+    /// Asks for a lease: of the wanted address, or of any.
+    pub(crate) fn acquire_v4(&self, wanted: Ipv4Addr) -> Result<Grant, Error> {
+        let mut refusals = 0;
+        loop {
+            match self.acquire_once(wanted) {
+                Err(error)
+                    if error.code == code::SERVER_REFUSED
+                        && refusals < MOST_REFUSALS
+                        && Instant::now() < self.until =>
+                {
+                    refusals += 1;
+                }
+                outcome => return outcome,
+            }
         }
     }
-    message
+
+    /// One DISCOVER, and the REQUEST of what is offered.
+    fn acquire_once(&self, wanted: Ipv4Addr) -> Result<Grant, Error> {
+        let mut socket = Socket::packet(self.link).map_err(io_error)?;
+        let mut discover = self.message(MessageType::Discover);
+        if !wanted.is_unspecified() {
+            let option = DhcpOption::RequestedIpAddress(wanted);
+            discover.opts_mut().insert(option);
+        }
+        let mut other = None;
+        let offer = socket.ask(&encoded(&discover), self.until, |packet| {
+            let offer = answer_to(&discover, packet)?;
+            let offered = offer.yiaddr();
+            if !offer.opts().has_msg_type(MessageType::Offer) {
+                return None;
+            }
+            if !wanted.is_unspecified() && wanted != offered {
+                other = Some(offered);
+                return None;
+            }
+            Some((offered, server_of(&offer)?))
+        });
+        let (offered, server) = offer.map_err(|error| other.map_or(error, other_address))?;
+        let mut request = self.message(MessageType::Request);
+        let options = request.opts_mut();
+        options.insert(DhcpOption::RequestedIpAddress(offered));
+        options.insert(DhcpOption::ServerIdentifier(server));
+        self.requested(&mut socket, &request)
+    }
+
+    /// Asks for more time: this server, or all.
+    pub(crate) fn renew_v4(&self, ip: Ipv4Addr, server: Option<&str>) -> Result<Grant, Error> {
+        let server = server.and_then(|server| server.parse().ok());
+        let to = (server.unwrap_or(Ipv4Addr::BROADCAST), SERVER);
+        let socket = Socket::udp(self.link, (ip, CLIENT).into(), to.into());
+        let mut socket = socket.map_err(io_error)?;
+        let mut request = self.message(MessageType::Request);
+        request.set_ciaddr(ip).set_flags(Flags::default());
+        self.requested(&mut socket, &request)
+    }
+
+    /// Tells the server that the lease isn't needed. There is no answer. All hosts get the message:
+    /// the interface may be gone before the kernel knows the server's hardware address.
+    pub(crate) fn release_v4(&self, lease: &Lease, ip: Ipv4Addr) -> Result<(), Error> {
+        let Ok(server) = lease.server.parse() else {
+            return Ok(());
+        };
+        let mut release = self.message(MessageType::Release);
+        release.set_ciaddr(ip).set_flags(Flags::default());
+        let options = release.opts_mut();
+        options.insert(DhcpOption::ServerIdentifier(server));
+        let mut socket = Socket::packet(self.link).map_err(io_error)?;
+        socket.send(&encoded(&release)).map_err(io_error)
+    }
+
+    /// Sends a REQUEST, and reads the server's decision.
+    fn requested(&self, socket: &mut Socket, request: &Message) -> Result<Grant, Error> {
+        socket.ask(&encoded(request), self.until, |packet| {
+            let answer = answer_to(request, packet)?;
+            match answer.opts().msg_type()? {
+                MessageType::Ack => Some(Ok(granted(self.client, &answer))),
+                MessageType::Nak => Some(Err(refused(reason(&answer)))),
+                _ => None,
+            }
+        })?
+    }
+
+    /// A message of the client.
+    fn message(&self, kind: MessageType) -> Message {
+        let mut message = Message::default();
+        let mac = self.link.interface.mac.unwrap_or_default();
+        message
+            .set_chaddr(&mac.octets())
+            .set_flags(Flags::default().set_broadcast());
+        let options = message.opts_mut();
+        options.insert(DhcpOption::MessageType(kind));
+        options.insert(DhcpOption::ClientIdentifier(self.client.id()));
+        if kind != MessageType::Release {
+            let numbers = self.client.request.iter().map(|number| (*number).into());
+            options.insert(DhcpOption::ParameterRequestList(numbers.collect()));
+            for (number, value) in &self.client.provide {
+                let option = UnknownOption::new((*number).into(), value.clone().into_bytes());
+                options.insert(DhcpOption::Unknown(option));
+            }
+        }
+        message
+    }
 }
 
 /// The bytes of a message, padded.
@@ -185,85 +163,29 @@ fn reason(answer: &Message) -> String {
 }
 
 /// What an ACK grants.
-fn granted(settings: &Settings, ack: &Message) -> Grant {
-    let options = ack.opts();
-    let number = |code: OptionCode| match options.get(code)? {
-        DhcpOption::AddressLeaseTime(seconds)
-        | DhcpOption::Renewal(seconds)
-        | DhcpOption::Rebinding(seconds) => Some(*seconds),
-        _ => None,
-    };
-    let times = Times::new(
-        number(OptionCode::AddressLeaseTime).unwrap_or(DEFAULT_SECONDS),
-        number(OptionCode::Renewal),
-        number(OptionCode::Rebinding),
-    );
-    let identity = &settings.identity;
-    let prefix_len = match options.get(OptionCode::SubnetMask) {
-        Some(DhcpOption::SubnetMask(mask)) => ipnet::ipv4_mask_to_prefix(*mask).ok(),
-        _ => None,
-    };
-    let server = server_of(ack).unwrap_or(ack.siaddr()).to_string();
-    let mut grant = Grant::new(
-        (ack.yiaddr().into(), prefix_len.unwrap_or(32)),
-        server,
-        (identity, &identity.client_id),
-        times,
-    );
-    let router = match options.get(OptionCode::Router) {
-        Some(DhcpOption::Router(routers)) => routers.first().copied(),
-        _ => None,
-    };
-    grant.gateway = router.map(Into::into);
-    grant.routes = routes(ack, router);
-    grant.dns = dns(ack);
-    if let Some(DhcpOption::InterfaceMtu(mtu)) = options.get(OptionCode::InterfaceMtu) {
-        grant.mtu = Some(*mtu);
-    }
-    grant
-}
-
-/// The routes: the classless ones, and with them no others (RFC 3442); else the static ones, and
+///
+/// The routes are the classless ones, and with them no others (RFC 3442); else the static ones, and
 /// the default route.
-fn routes(ack: &Message, router: Option<Ipv4Addr>) -> Vec<GrantedRoute> {
-    let route = |to: Ipv4Net, gateway: Ipv4Addr| GrantedRoute {
-        to: IpNet::V4(to),
-        gateway: gateway.into(),
-    };
-    if let Some(DhcpOption::ClasslessStaticRoute(all)) =
-        ack.opts().get(OptionCode::ClasslessStaticRoute)
-        && !all.is_empty()
-    {
-        return all
-            .iter()
-            .map(|(to, gateway)| route(*to, *gateway))
-            .collect();
-    }
-    let all = match ack.opts().get(OptionCode::StaticRoutingTable) {
-        Some(DhcpOption::StaticRoutingTable(all)) => all.as_slice(),
-        _ => &[],
-    };
-    let classful = all
-        .iter()
-        .map(|(to, gateway)| route(of_its_class(*to), *gateway));
-    let default = router.map(|router| route(Ipv4Net::default(), router));
-    classful.chain(default).collect()
-}
-
-/// The network of an address by its class, as option 33 means it.
-fn of_its_class(ip: Ipv4Addr) -> Ipv4Net {
-    let prefix_len = match ip.octets()[0] {
-        0..=127 => 8,
-        128..=191 => 16,
-        _ => 24,
-    };
-    Ipv4Net::new_assert(ip, prefix_len).trunc()
-}
-
-fn dns(ack: &Message) -> Dns {
+fn granted(client: &Client, ack: &Message) -> Grant {
+    let (mut seconds, mut renew, mut rebind) = (DEFAULT_SECONDS, None, None);
+    let (mut prefix_len, mut router, mut mtu) = (32, None, None);
+    let (mut classless, mut classful) = (Vec::new(), Vec::new());
     let mut dns = Dns::default();
     for (_, option) in ack.opts().iter() {
         match option {
+            DhcpOption::AddressLeaseTime(time) => seconds = *time,
+            DhcpOption::Renewal(time) => renew = Some(*time),
+            DhcpOption::Rebinding(time) => rebind = Some(*time),
+            DhcpOption::SubnetMask(mask) => {
+                prefix_len = ipnet::ipv4_mask_to_prefix(*mask).unwrap_or(prefix_len);
+            }
+            DhcpOption::Router(routers) => router = routers.first().copied(),
+            DhcpOption::InterfaceMtu(bytes) => mtu = Some(*bytes),
+            DhcpOption::ClasslessStaticRoute(all) => classless.clone_from(all),
+            DhcpOption::StaticRoutingTable(all) => {
+                let all = all.iter();
+                classful = all.map(|(to, by)| (of_its_class(*to), *by)).collect();
+            }
             DhcpOption::DomainNameServer(servers) => {
                 dns.nameservers = servers.iter().map(ToString::to_string).collect();
             }
@@ -276,7 +198,48 @@ fn dns(ack: &Message) -> Dns {
             _ => {}
         }
     }
-    dns
+    if classless.is_empty() {
+        let default = router.map(|router| (Ipv4Net::default(), router));
+        classless = classful.into_iter().chain(default).collect();
+    }
+    let server = server_of(ack).unwrap_or(ack.siaddr()).to_string();
+    let times = (seconds, renew, rebind);
+    Grant {
+        lease: Lease::new(ack.yiaddr().into(), server, client, times),
+        prefix_len,
+        gateway: router.map(Into::into),
+        routes: classless
+            .into_iter()
+            .map(|(to, by)| route(to, by, mtu))
+            .collect(),
+        dns,
+    }
+}
+
+/// A route as results have them. A destination on the link has the kernel's scope for that, as the
+/// reference plugin writes it.
+fn route(to: Ipv4Net, gateway: Ipv4Addr, mtu: Option<u16>) -> Object {
+    const LINK: u8 = 253;
+    let mut route = Object::new();
+    route.set("dst", &to.to_string());
+    route.set("gw", &gateway.to_string());
+    if gateway.is_unspecified() {
+        route.set("scope", &LINK);
+    }
+    if let Some(mtu) = mtu {
+        route.set("mtu", &mtu);
+    }
+    route
+}
+
+/// The network of an address by its class, as option 33 means it.
+fn of_its_class(ip: Ipv4Addr) -> Ipv4Net {
+    let prefix_len = match ip.octets()[0] {
+        0..=127 => 8,
+        128..=191 => 16,
+        _ => 24,
+    };
+    Ipv4Net::new_assert(ip, prefix_len).trunc()
 }
 
 /// A name of a search list, without the dot of the root.

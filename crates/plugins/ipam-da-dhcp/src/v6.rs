@@ -4,198 +4,160 @@
 //! which the kernel follows.
 
 use std::io;
-use std::net::Ipv6Addr;
-use std::time::{Duration, Instant};
+use std::net::{IpAddr, Ipv6Addr, SocketAddrV6};
 
+use cni::{Dns, Error};
 use dhcproto::v6::{
     DhcpOption, DhcpOptions, IAAddr, IANA, Message, MessageType, ORO, OptionCode, Status,
 };
 use dhcproto::{Decodable, Encodable};
 
-use crate::exchange::{Failure, Granted, ask};
-use crate::identity::{Identity, from_hex, hex};
-use crate::lease::{Lease, Times};
-use crate::link::Link;
-use crate::socket::Socket;
+use crate::client::{from_hex, hex};
+use crate::exchange::refused;
+use crate::socket::{Socket, io_error};
 use crate::v4::search_domain;
-use crate::{Grant, Settings};
+use crate::{Client, Exchange, Grant, Lease};
 
-/// Longest wait for the answer to a release.
-const MOST_FOR_RELEASE: Duration = Duration::from_millis(300);
+const CLIENT: u16 = 546;
+const SERVER: u16 = 547;
 
-/// Asks for a lease: of the wanted address, or of any.
-pub(crate) fn acquire(
-    link: &Link,
-    settings: &Settings,
-    wanted: Option<Ipv6Addr>,
-    until: Instant,
-) -> Granted {
-    let mut client = Client::open(link, settings.identity.duid(), until)?;
-    let solicit = client.message(MessageType::Solicit, None, wanted);
-    let (server, offered) = client.ask(&solicit, MessageType::Advertise, until)?;
-    let offered = offered?;
-    if let Some(wanted) = wanted.filter(|wanted| *wanted != offered.addr) {
-        tracing::debug!(%wanted, offered = %offered.addr, "another address is offered");
-        return Err(Failure::OtherAddress(offered.addr.into()));
-    }
-    let request = client.message(MessageType::Request, Some(&server), Some(offered.addr));
-    client.granted(settings, &request, until)
-}
+/// All servers and relays on the link (RFC 8415, section 7.1).
+const SERVERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 1, 2);
 
-/// Asks for more time: the server with this DUID, or all.
-pub(crate) fn renew(
-    link: &Link,
-    settings: &Settings,
-    (address, server): (Ipv6Addr, Option<Vec<u8>>),
-    until: Instant,
-) -> Granted {
-    let mut client = Client::open(link, settings.identity.duid(), until)?;
-    let kind = match server {
-        Some(_) => MessageType::Renew,
-        None => MessageType::Rebind,
-    };
-    let renew = client.message(kind, server.as_deref(), Some(address));
-    client.granted(settings, &renew, until)
-}
+/// The number of a client's only identity association.
+const IAID: u32 = 1;
 
-/// Tells the server that the lease isn't needed.
-pub(crate) fn release(link: &Link, lease: &Lease, address: Ipv6Addr) -> Result<(), Failure> {
-    let until = Instant::now() + MOST_FOR_RELEASE;
-    let (Some(duid), Some(server)) = (from_hex(&lease.client_id), from_hex(&lease.server)) else {
-        return Ok(());
-    };
-    let mut client = Client::open(link, duid, until)?;
-    let release = client.message(MessageType::Release, Some(&server), Some(address));
-    match client.ask(&release, MessageType::Reply, until) {
-        // It may come without an address, and too late.
-        Ok(_) | Err(Failure::Unanswered) => Ok(()),
-        Err(failure) => Err(failure),
-    }
-}
-
-/// A client on a link.
-struct Client {
-    socket: Socket,
-    duid: Vec<u8>,
-}
-
-/// The address of an answer, with the times of its association.
-struct Offered {
-    addr: Ipv6Addr,
-    times: Times,
-    message: Message,
-}
-
-impl Client {
-    fn open(link: &Link, duid: Vec<u8>, until: Instant) -> io::Result<Self> {
-        let mut socket = Socket::udp6(link)?;
-        socket.wait_for_own_address(until)?;
-        Ok(Self { socket, duid })
+impl Exchange<'_> {
+    /// Asks for a lease: of the wanted address, or of any.
+    pub(crate) fn acquire_v6(&self, wanted: IpAddr) -> Result<Grant, Error> {
+        let solicit = message(self.client, MessageType::Solicit, wanted, None);
+        let offer = self.ask(&solicit)?.of_wanted(wanted)?;
+        let Lease {
+            address, server, ..
+        } = &offer.lease;
+        self.ask(&message(
+            self.client,
+            MessageType::Request,
+            *address,
+            Some(server),
+        ))
     }
 
-    /// A message about the one address of this client.
-    fn message(
-        &self,
-        kind: MessageType,
-        server: Option<&[u8]>,
-        address: Option<Ipv6Addr>,
-    ) -> Message {
-        let mut message = Message::new(kind);
-        let mut association = DhcpOptions::new();
-        if let Some(addr) = address {
-            association.insert(DhcpOption::IAAddr(IAAddr {
-                addr,
-                preferred_life: 0,
-                valid_life: 0,
-                opts: DhcpOptions::new(),
-            }));
-        }
-        let options = message.opts_mut();
-        options.insert(DhcpOption::ClientId(self.duid.clone()));
-        if let Some(server) = server {
-            options.insert(DhcpOption::ServerId(server.to_vec()));
-        }
-        options.insert(DhcpOption::ElapsedTime(0));
-        options.insert(DhcpOption::IANA(IANA {
-            id: Identity::IAID,
-            t1: 0,
-            t2: 0,
-            opts: association,
-        }));
-        let opts = vec![OptionCode::DomainNameServers, OptionCode::DomainSearchList];
-        options.insert(DhcpOption::ORO(ORO { opts }));
-        message
+    /// Asks for more time: the server with this DUID, or all.
+    pub(crate) fn renew_v6(&self, address: IpAddr, server: Option<&str>) -> Result<Grant, Error> {
+        let kind = match server {
+            Some(_) => MessageType::Renew,
+            None => MessageType::Rebind,
+        };
+        self.ask(&message(self.client, kind, address, server))
     }
 
-    /// Sends a message; returns the answering server's DUID, and what it offers.
-    fn ask(
-        &mut self,
-        message: &Message,
-        answer: MessageType,
-        until: Instant,
-    ) -> Result<(Vec<u8>, Result<Offered, Failure>), Failure> {
-        let bytes = message.to_vec().map_err(io::Error::other)?;
-        let duid = &self.duid;
-        ask(&mut self.socket, &bytes, until, |packet| {
+    /// Tells the server that the lease isn't needed. Its answer isn't waited for.
+    pub(crate) fn release_v6(&self, lease: &Lease) -> Result<(), Error> {
+        let (kind, server) = (MessageType::Release, Some(lease.server.as_str()));
+        let release = message(self.client, kind, lease.address, server);
+        let sent = encoded(&release).and_then(|release| self.socket_v6()?.send(&release));
+        sent.map_err(io_error)
+    }
+
+    /// A socket of the link's own address, for all servers.
+    fn socket_v6(&self) -> io::Result<Socket> {
+        let to = SocketAddrV6::new(SERVERS, SERVER, 0, self.link.interface.index);
+        Socket::udp(self.link, (Ipv6Addr::UNSPECIFIED, CLIENT).into(), to.into())
+    }
+
+    /// Sends a message; returns what the first answer of a server offers or grants.
+    fn ask(&self, message: &Message) -> Result<Grant, Error> {
+        let answer = match message.msg_type() {
+            MessageType::Solicit => MessageType::Advertise,
+            _ => MessageType::Reply,
+        };
+        let duid = self.client.id();
+        let bytes = encoded(message).map_err(io_error)?;
+        let mut socket = self.socket_v6().map_err(io_error)?;
+        socket.ask(&bytes, self.until, |packet| {
             let received = Message::from_bytes(packet).ok()?;
             let options = received.opts();
             let is_ours = matches!(options.get(OptionCode::ClientId),
-                Some(DhcpOption::ClientId(id)) if id == duid);
-            let is_answer =
-                is_ours && received.xid() == message.xid() && received.msg_type() == answer;
+                Some(DhcpOption::ClientId(id)) if *id == duid);
+            let is_answer = received.xid() == message.xid() && received.msg_type() == answer;
             let Some(DhcpOption::ServerId(server)) = options.get(OptionCode::ServerId) else {
                 return None;
             };
-            is_answer.then(|| (server.clone(), offered(&received)))
-        })
-    }
-
-    /// Sends a message, and reads what the server's reply grants.
-    fn granted(&mut self, settings: &Settings, message: &Message, until: Instant) -> Granted {
-        let (server, offered) = self.ask(message, MessageType::Reply, until)?;
-        let offered = offered?;
-        let mut grant = Grant::new(
-            (offered.addr.into(), 128),
-            hex(&server),
-            (&settings.identity, &self.duid),
-            offered.times,
-        );
-        for option in offered.message.opts().iter() {
-            match option {
-                DhcpOption::DomainNameServers(servers) => {
-                    grant.dns.nameservers = servers.iter().map(ToString::to_string).collect();
-                }
-                DhcpOption::DomainSearchList(names) => {
-                    grant.dns.search = names.iter().map(search_domain).collect();
-                }
-                _ => {}
-            }
-        }
-        Ok(grant)
+            (is_ours && is_answer).then(|| granted(self.client, hex(server), options))
+        })?
     }
 }
 
-/// The address that an answer has for this client, with a lifetime.
-fn offered(message: &Message) -> Result<Offered, Failure> {
-    let association = match message.opts().get(OptionCode::IANA) {
+/// A message about the one address of a client, which is unspecified for any, to a server.
+fn message(client: &Client, kind: MessageType, address: IpAddr, server: Option<&str>) -> Message {
+    let mut message = Message::new(kind);
+    let mut association = DhcpOptions::new();
+    if let IpAddr::V6(addr) = address
+        && !addr.is_unspecified()
+    {
+        association.insert(DhcpOption::IAAddr(IAAddr {
+            addr,
+            preferred_life: 0,
+            valid_life: 0,
+            opts: DhcpOptions::new(),
+        }));
+    }
+    let options = message.opts_mut();
+    options.insert(DhcpOption::ClientId(client.id()));
+    if let Some(server) = server.and_then(from_hex) {
+        options.insert(DhcpOption::ServerId(server));
+    }
+    options.insert(DhcpOption::ElapsedTime(0));
+    options.insert(DhcpOption::IANA(IANA {
+        id: IAID,
+        t1: 0,
+        t2: 0,
+        opts: association,
+    }));
+    let opts = vec![OptionCode::DomainNameServers, OptionCode::DomainSearchList];
+    options.insert(DhcpOption::ORO(ORO { opts }));
+    message
+}
+
+fn encoded(message: &Message) -> io::Result<Vec<u8>> {
+    message.to_vec().map_err(io::Error::other)
+}
+
+/// The address in an answer's options, with a lifetime, and the name servers.
+fn granted(client: &Client, server: String, options: &DhcpOptions) -> Result<Grant, Error> {
+    let association = match options.get(OptionCode::IANA) {
         Some(DhcpOption::IANA(association)) => Some(association),
         _ => None,
     };
     let inner = association.map(|association| &association.opts);
-    let address = match inner.and_then(|options| options.get(OptionCode::IAAddr)) {
+    let address = match inner.and_then(|inner| inner.get(OptionCode::IAAddr)) {
         Some(DhcpOption::IAAddr(address)) if address.valid_life > 0 => address,
-        _ => return Err(Failure::Refused(reason([inner, Some(message.opts())]))),
+        _ => return Err(refused(reason([inner, Some(options)]))),
     };
-    let time = |seconds: Option<u32>| seconds.filter(|seconds| *seconds > 0);
-    let times = Times::new(
+    let times = (
         address.valid_life,
-        time(association.map(|association| association.t1)),
-        time(association.map(|association| association.t2)),
+        association.map(|association| association.t1),
+        association.map(|association| association.t2),
     );
-    Ok(Offered {
-        addr: address.addr,
-        times,
-        message: message.clone(),
+    let mut dns = Dns::default();
+    for option in options.iter() {
+        match option {
+            DhcpOption::DomainNameServers(servers) => {
+                dns.nameservers = servers.iter().map(ToString::to_string).collect();
+            }
+            DhcpOption::DomainSearchList(names) => {
+                dns.search = names.iter().map(search_domain).collect();
+            }
+            _ => {}
+        }
+    }
+    Ok(Grant {
+        lease: Lease::new(address.addr.into(), server, client, times),
+        prefix_len: 128,
+        gateway: None,
+        routes: Vec::new(),
+        dns,
     })
 }
 

@@ -1,24 +1,6 @@
 //! Tests of what an ACK grants.
 
 use super::*;
-use crate::Identity;
-use crate::settings::Family;
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-fn settings() -> Settings {
-    Settings {
-        families: vec![Family::V4],
-        timeout: Duration::from_secs(1),
-        priority: None,
-        identity: Identity {
-            client_id: b"\0lan/eth0/c1".to_vec(),
-            is_sticky: false,
-        },
-        provided: BTreeMap::new(),
-        requested: Vec::new(),
-    }
-}
 
 fn granted_with(options: impl IntoIterator<Item = DhcpOption>) -> Grant {
     let mut ack = Message::default();
@@ -28,13 +10,14 @@ fn granted_with(options: impl IntoIterator<Item = DhcpOption>) -> Grant {
     }
     // As it arrives.
     let ack = Message::from_bytes(&encoded(&ack)).unwrap();
-    granted(&settings(), &ack)
+    granted(&Client::default(), &ack)
 }
 
-fn as_text(routes: &[GrantedRoute]) -> Vec<String> {
+fn as_text(routes: &[Object]) -> Vec<String> {
+    let text = |route: &Object, key| route.required::<String>("route", key).unwrap();
     let texts = routes.iter();
     texts
-        .map(|route| format!("{} by {}", route.to, route.gateway))
+        .map(|route| format!("{} by {}", text(route, "dst"), text(route, "gw")))
         .collect()
 }
 
@@ -58,6 +41,11 @@ fn classless_routes_replace_the_router_and_the_static_routes() {
     let grant = granted_with(others.into_iter().chain([classless]));
     let expected = ["10.7.0.0/16 by 10.0.0.1", "10.8.0.0/16 by 0.0.0.0"];
     assert_eq!(as_text(&grant.routes), expected);
+    let on_link = |route: &Object| route.get("scope").is_some();
+    assert_eq!(
+        grant.routes.iter().map(on_link).collect::<Vec<_>>(),
+        [false, true]
+    );
 }
 
 #[test]
@@ -71,7 +59,7 @@ fn names_servers_and_times_are_those_of_the_server() {
         DhcpOption::DomainName("lan.example".into()),
         DhcpOption::InterfaceMtu(1400),
     ]);
-    assert_eq!((grant.prefix_len, grant.mtu), (20, Some(1400)));
+    assert_eq!(grant.prefix_len, 20);
     assert_eq!(grant.dns.nameservers, ["10.0.0.3"]);
     assert_eq!(grant.dns.domain, "lan.example");
     let Lease {
