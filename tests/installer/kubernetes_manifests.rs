@@ -143,12 +143,12 @@ fn the_daemon_set_selects_its_pods_mounts_what_it_has_and_needs_no_capability() 
 /// Arguments of the pods that remove the installation.
 pub(crate) fn arguments_of_removal() -> Vec<String> {
     let text = fs::read_to_string(repository().join("docs/kubernetes").join(REMOVAL)).unwrap();
-    let operations: Vec<Value> = yaml_serde::from_str(&text).unwrap();
-    let is_argument =
-        |operation: &&Value| operation["path"] == "/spec/template/spec/containers/0/args/-";
-    let arguments = operations.iter().filter(is_argument);
-    let texts = arguments.map(|operation| operation["value"].as_str().unwrap().to_owned());
-    texts.collect()
+    let patch: Value = yaml_serde::from_str(&text).unwrap();
+    let container = &patch["spec"]["template"]["spec"]["containers"][0];
+    let mut command: Vec<String> = serde_json::from_value(container["command"].clone()).unwrap();
+    assert_eq!(container["name"], "installer");
+    assert_eq!(command.remove(0), "/ipam-installer");
+    command
 }
 
 #[test]

@@ -159,7 +159,7 @@ fn removal(cluster: &KubernetesCluster) {
 
     claim("a node whose pods hold addresses waits with the removal, and names them");
     cluster.as_documented(&[
-        "kubectl -n kube-system patch daemonset ipam-delegated --type=json --patch \"$(cat uninstall.yaml)\"",
+        "kubectl -n kube-system patch daemonset ipam-delegated --patch \"$(cat uninstall.yaml)\"",
     ]);
     for node in cluster.nodes() {
         let held = reserved(node).into_keys().next().unwrap();
@@ -197,4 +197,15 @@ pub(super) fn walk(cluster: &KubernetesCluster) {
     claim("an upgrade and a rollback fail no pod that comes or goes");
     upgrade_and_rollback(cluster);
     removal(cluster);
+    claim("these steps and the load of the image are all commands of the page");
+    let elsewhere = [
+        "skopeo copy",
+        "ctr --namespace k8s.io images import",
+        "podman load",
+        "kubectl apply -k docs/kubernetes-pod-cidr",
+        "crictl pods",
+    ];
+    let mut others = cluster.not_run("docs/kubernetes.md");
+    others.retain(|line| !elsewhere.iter().any(|command| line.starts_with(command)));
+    assert_eq!(others, [""; 0]);
 }
