@@ -15,20 +15,20 @@ pub fn document(path: &str) -> String {
     fs::read_to_string(repository().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// The code blocks in this language, without the indentation of a list.
+/// The code blocks in this language, which may be none, without the indentation of a list.
 pub fn blocks(document: &str, language: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut lines = document.lines();
     while let Some(line) = lines.next() {
-        if let Some((indent, fence)) = line.split_once("```")
-            && fence == language
-        {
+        if let Some((indent, fence)) = line.split_once("```") {
             let block: Vec<&str> = lines
                 .by_ref()
                 .take_while(|line| line.trim() != "```")
                 .map(|line| line.strip_prefix(indent).unwrap_or(line))
                 .collect();
-            blocks.push(block.join("\n") + "\n");
+            if fence == language {
+                blocks.push(block.join("\n") + "\n");
+            }
         }
     }
     blocks

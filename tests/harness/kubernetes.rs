@@ -1,8 +1,8 @@
 //! A Kubernetes cluster: a control plane and two nodes, each in separate namespaces.
 //!
 //! Its processes and mounts are in the namespaces. They end with the test, even if the test is
-//! killed. A test starts one cluster and checks its claims one after the other, since a start
-//! takes ten to twenty seconds.
+//! killed. Tests of one container runtime are steps on one cluster, since a start takes ten to
+//! twenty seconds.
 
 mod api;
 mod control_plane;
@@ -15,17 +15,18 @@ mod requests;
 mod runtime;
 
 use std::fmt::Debug;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::repository;
 use crate::waiting::wait_within;
+use crate::{blocks, document, repository};
 use control_plane::ControlPlane;
 
 pub use api::{ApiProxy, Fate, KubernetesApi, ProxiedRequest, Snapshot};
@@ -38,6 +39,14 @@ pub use runtime::ContainerRuntime;
 
 /// The names of the nodes, as the manifests have them.
 pub const NODES: [&str; 2] = ["worker-1", "worker-2"];
+
+/// The pages whose commands are run.
+const PAGES: [&str; 4] = [
+    "docs/kubernetes.md",
+    "docs/cluster.md",
+    "docs/kubernetes-cluster-pool/README.md",
+    "docs/dhcp.md",
+];
 
 /// Longest wait. The slowest step is the kubelet's, which removes an ended sandbox within one to two
 /// minutes.
@@ -52,6 +61,8 @@ pub struct KubernetesCluster {
     nodes: Vec<KubernetesNode>,
     control_plane: ControlPlane,
     root: TempDir,
+    /// Commands of pages that were run.
+    documented: Mutex<Vec<String>>,
     _only: MutexGuard<'static, ()>,
 }
 
@@ -70,6 +81,7 @@ impl KubernetesCluster {
     pub fn start(runtime: ContainerRuntime, image: &Path) -> Result<Self, String> {
         let only = ONE_AT_A_TIME.lock();
         let only = only.unwrap_or_else(PoisonError::into_inner);
+        claim(&format!("a cluster with {runtime:?} starts"));
         let root = tempfile::Builder::new()
             .prefix("ipam-delegated-kubernetes-")
             .tempdir()
@@ -83,6 +95,7 @@ impl KubernetesCluster {
             nodes: nodes?,
             control_plane,
             root,
+            documented: Mutex::default(),
             _only: only,
         };
         thread::scope(|scope| {
@@ -236,29 +249,47 @@ impl KubernetesCluster {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs commands of `docs/kubernetes.md`.
+    /// Runs commands of a page, in the folder to which their paths are relative.
     ///
     /// # Panics
     ///
-    /// If the page doesn't have one of them, or if one fails.
+    /// If no page has one of them, or if one fails.
     #[track_caller]
     pub fn as_documented(&self, commands: &[&str]) -> String {
         self.as_documented_with(commands, &[])
     }
 
-    /// Runs commands of `docs/kubernetes.md`, after words of them were replaced with values.
+    /// Runs commands of a page, after words of them were replaced with values.
     ///
     /// # Panics
     ///
     /// As [`Self::as_documented`].
     #[track_caller]
     pub fn as_documented_with(&self, commands: &[&str], values: &[(&str, &str)]) -> String {
-        let page = std::fs::read_to_string(repository().join("docs/kubernetes.md")).unwrap();
+        let pages = PAGES.map(document);
         for command in commands {
-            assert!(page.contains(command), "not in the page: {command}");
+            let is_in_one = pages.iter().any(|page| page.contains(command));
+            assert!(is_in_one, "in no page: {command}");
         }
+        let run = commands.iter().map(|command| (*command).to_owned());
+        self.documented.lock().unwrap().extend(run);
         let with_value = |script: String, (word, value): &(&str, &str)| script.replace(word, value);
-        self.sh(&values.iter().fold(commands.join("\n"), with_value))
+        let script = values.iter().fold(commands.join("\n"), with_value);
+        if script.contains(" docs/") {
+            self.sh(&format!("cd {}\n{script}", repository().display()))
+        } else {
+            self.sh(&script)
+        }
+    }
+
+    /// The lines of a page's blocks without a language that were not run on this cluster.
+    pub fn not_run(&self, page: &str) -> Vec<String> {
+        let run = self.documented.lock().unwrap();
+        let was_run = |line: &str| run.iter().any(|command| line.starts_with(command));
+        let blocks = blocks(&document(page), "");
+        let lines = blocks.iter().flat_map(|block| block.lines());
+        let others = lines.filter(|line| !was_run(line));
+        others.map(str::to_owned).collect()
     }
 
     /// The lines of a command's stdout; empty if it fails.
@@ -276,7 +307,7 @@ impl KubernetesCluster {
     #[track_caller]
     pub fn apply(&self, manifest: &str) {
         let file = self.root().join("manifest.yaml");
-        std::fs::write(&file, manifest).unwrap();
+        fs::write(&file, manifest).unwrap();
         self.sh(&format!("kubectl apply -f {}", file.display()));
     }
 
@@ -348,7 +379,9 @@ impl KubernetesCluster {
     }
 }
 
-/// Prints the next claim that is checked.
+/// Prints the next claim that is checked, and the seconds since the first one of this process.
 pub fn claim(text: &str) {
-    eprintln!("claim: {text}");
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    let seconds = FIRST.get_or_init(Instant::now).elapsed().as_secs();
+    eprintln!("claim at {seconds} s: {text}");
 }

@@ -2,11 +2,10 @@
 
 use std::time::Instant;
 
-use harness::{ContainerRuntime, KubernetesCluster, NODES, claim, pod, workload};
+use harness::{KubernetesCluster, NODES, claim, pod, workload};
 use serde_json::{Value, json};
 
 use super::reservations::{no_leaks, reserved_is_running};
-use super::{cluster, install};
 
 /// A catalogue with a pinned address for `data/db-0`, sticky addresses for the other pods of
 /// `data`, and a pool of ten for `small`.
@@ -97,12 +96,8 @@ fn fifteen_pods_for_ten_addresses(cluster: &KubernetesCluster) {
     no_leaks(cluster);
 }
 
-#[test]
-fn a_stateful_set_keeps_its_addresses_and_pods_wait_for_room() {
-    let Some(mut cluster) = cluster(ContainerRuntime::Containerd) else {
-        return;
-    };
-    install(&cluster);
+/// On a cluster with the installation and without pods.
+pub(super) fn stay_with_a_stateful_set(cluster: &mut KubernetesCluster) {
     let used = cluster.root().join("pools.yaml");
     std::fs::write(&used, catalogue().to_string()).unwrap();
     cluster.sh(&format!("kubectl replace -f {}", used.display()));
@@ -115,7 +110,7 @@ fn a_stateful_set_keeps_its_addresses_and_pods_wait_for_room() {
 
     claim("pods of a StatefulSet have a pinned and sticky addresses");
     cluster.apply(&databases("worker-1").to_string());
-    let first = addresses_on(&cluster, "worker-1");
+    let first = addresses_on(cluster, "worker-1");
     assert_eq!(first[0], "10.244.1.50");
 
     claim("they keep them when they are deleted");
@@ -124,22 +119,23 @@ fn a_stateful_set_keeps_its_addresses_and_pods_wait_for_room() {
     cluster.sh("kubectl -n data scale statefulset db --replicas=0");
     cluster.wait_for_pods("data", 0);
     cluster.apply(&databases("worker-1").to_string());
-    assert_eq!(addresses_on(&cluster, "worker-1"), first);
+    assert_eq!(addresses_on(cluster, "worker-1"), first);
 
     claim("they keep them when the node loses its power");
     cluster.cut_power(0);
     cluster.wait_for("the node is lost", || cluster.ready_nodes() == ["worker-2"]);
     cluster.boot(0);
     cluster.wait_for_ready_nodes();
-    assert_eq!(addresses_on(&cluster, "worker-1"), first);
+    assert_eq!(addresses_on(cluster, "worker-1"), first);
 
     claim("on another node they have its addresses, and back the former ones");
     cluster.apply(&databases("worker-2").to_string());
-    let second = addresses_on(&cluster, "worker-2");
+    let second = addresses_on(cluster, "worker-2");
     assert_eq!(second[0], "10.244.2.50");
     cluster.apply(&databases("worker-1").to_string());
-    assert_eq!(addresses_on(&cluster, "worker-1"), first);
+    assert_eq!(addresses_on(cluster, "worker-1"), first);
 
     claim("fifteen pods of a pool of ten wait for room");
-    fifteen_pods_for_ten_addresses(&cluster);
+    fifteen_pods_for_ten_addresses(cluster);
+    cluster.sh("kubectl delete namespaces data small");
 }

@@ -5,7 +5,10 @@ use std::fs;
 
 use harness::{ContainerRuntime, KubernetesCluster, claim, pod, repository};
 
-use super::{cluster, garbage_collection, is_not_ready, walk};
+use super::{
+    CONFLIST, addresses, cluster, conflists_are, garbage_collection, is_not_ready, life, pod_cidr,
+    take_over, walk,
+};
 
 const APPLY: &str = "kubectl apply -f pools.yaml -f conflists.yaml -f daemonset.yaml";
 const DELETE: &str = "kubectl delete -f daemonset.yaml -f conflists.yaml -f pools.yaml";
@@ -15,18 +18,23 @@ const OTHER: &str = r#"{"cniVersion": "0.4.0", "name": "other", "plugins": [{"ty
     "ipam": {"type": "host-local", "subnet": "10.99.0.0/24"}}]}"#;
 
 #[test]
-fn a_first_installation_makes_nodes_with_containerd_ready() {
-    if let Some(cluster) = cluster(ContainerRuntime::Containerd) {
-        comes_up(&cluster);
+fn containerd_from_host_local_to_the_subnets_of_nodes() {
+    if let Some(mut cluster) = cluster(ContainerRuntime::Containerd) {
+        take_over::from_host_local_and_back(&cluster);
+        comes_up(&cluster, "kubectl apply -k docs/kubernetes");
         comes_back(&cluster);
         takes_a_changed_configmap(&cluster);
+        cluster.sh("kubectl -n red delete pods --all");
+        life::of_pods(&mut cluster);
+        addresses::stay_with_a_stateful_set(&mut cluster);
+        pod_cidr::gives_pods_their_addresses(&cluster);
     }
 }
 
 #[test]
 fn an_old_containerd_from_the_first_installation_to_the_removal() {
     if let Some(cluster) = cluster(ContainerRuntime::OldContainerd) {
-        comes_up(&cluster);
+        comes_up(&cluster, APPLY);
         comes_back(&cluster);
         takes_a_changed_configmap(&cluster);
         refuses_an_invalid_configmap(&cluster);
@@ -38,7 +46,7 @@ fn an_old_containerd_from_the_first_installation_to_the_removal() {
 #[test]
 fn crio_from_the_first_installation_to_gc() {
     if let Some(mut cluster) = cluster(ContainerRuntime::Crio) {
-        comes_up(&cluster);
+        comes_up(&cluster, APPLY);
         takes_a_changed_configmap(&cluster);
         cluster.sh("kubectl -n red delete pods --all");
         garbage_collection::releases_when_it_starts(&mut cluster);
@@ -67,7 +75,7 @@ fn starts_a_pod(cluster: &KubernetesCluster, name: &str) {
     wait(cluster, "a pod has an address of its pool", has_address);
 }
 
-fn comes_up(cluster: &KubernetesCluster) {
+fn comes_up(cluster: &KubernetesCluster, apply: &str) {
     cluster.make_namespace("red");
     // One node has no network, and the other one has a conflist after ours in the order of names.
     fs::write(
@@ -75,7 +83,7 @@ fn comes_up(cluster: &KubernetesCluster) {
         OTHER,
     )
     .unwrap();
-    cluster.as_documented(&[APPLY]);
+    cluster.as_documented(&[apply]);
     wait(cluster, "from an empty net.d, all nodes are ready", || {
         cluster.ready_nodes().len() == cluster.nodes().len() && is_installed(cluster)
     });
@@ -126,19 +134,12 @@ fn conflists(from: &str, to: &str) -> String {
     text.replace(from, to)
 }
 
-/// The installed conflist.
-const CONFLIST: &str = "/etc/cni/net.d/10-tenants.conflist";
-
 fn takes_a_changed_configmap(cluster: &KubernetesCluster) {
     let bridge = r#""bridge": "cni0","#;
     let with_mtu = format!("{bridge} \"mtu\": 1400,");
     cluster.apply(&conflists(bridge, &with_mtu));
     wait(cluster, "a changed conflist is on all nodes", || {
-        let has_it = |path| fs::read_to_string(path).unwrap().contains("1400");
-        cluster
-            .nodes()
-            .iter()
-            .all(|node| has_it(node.path(CONFLIST)))
+        conflists_are(cluster, |text| text.contains("1400"))
     });
     starts_a_pod(cluster, "third");
     let pod = cluster.pod("red", "third").unwrap();
@@ -166,21 +167,11 @@ fn refuses_an_invalid_configmap(cluster: &KubernetesCluster) {
         "an invalid one is refused, and kubectl describe pod says why",
         || is_not_ready(cluster, "stays as it was"),
     );
-    for node in cluster.nodes() {
-        assert!(
-            fs::read_to_string(node.path(CONFLIST))
-                .unwrap()
-                .contains("1400")
-        );
-    }
+    assert!(conflists_are(cluster, |text| text.contains("1400")));
     starts_a_pod(cluster, "fourth");
     cluster.sh("kubectl apply -f conflists.yaml");
+    cluster.as_documented(&["kubectl -n kube-system annotate pods -l app.kubernetes.io/name=ipam-delegated --overwrite changed=\"$(date)\""]);
     wait(cluster, "a valid one is taken", || {
-        let has_it = |path| !fs::read_to_string(path).unwrap().contains("1400");
-        cluster
-            .nodes()
-            .iter()
-            .all(|node| has_it(node.path(CONFLIST)))
-            && is_installed(cluster)
+        conflists_are(cluster, |text| !text.contains("1400")) && is_installed(cluster)
     });
 }

@@ -4,15 +4,12 @@ use std::fs;
 
 use harness::{KubernetesCluster, claim, pod};
 
+use super::collect_garbage;
 use super::reservations::{no_leaks, reserved, reserved_is_running};
 
 /// Pods that a loss of power has ended, on a cluster without pods.
 pub(super) fn releases_when_it_starts(cluster: &mut KubernetesCluster) {
-    cluster.sh("kubectl apply -f conflists-gc.yaml");
-    cluster.wait_for("the changed conflist", || {
-        let conflist = cluster.node(0).path("/etc/cni/net.d/10-tenants.conflist");
-        fs::read_to_string(conflist).unwrap().contains("1.1.0")
-    });
+    collect_garbage(cluster);
     cluster.make_namespace("shop");
     for name in ["one", "two", "three"] {
         cluster.apply(&pod("shop", name, Some("worker-1")).to_string());

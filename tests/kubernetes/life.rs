@@ -1,21 +1,22 @@
 //! The life of pods with containerd 2.3 and CNI 1.1.0: STATUS, restarts of all daemons, forced
 //! deletion, loss of power.
 
-use harness::{ContainerRuntime, KubernetesCluster, claim, workload};
+use harness::{KubernetesCluster, claim, workload};
 
+use super::collect_garbage;
 use super::reservations::{no_leaks, reserved, reserved_is_running};
-use super::{cluster, install_with};
 
 /// Namespaces with a Deployment each.
-const NAMESPACES: [&str; 3] = ["shop", "red", "blue"];
+const NAMESPACES: [&str; 3] = ["shop", "green", "blue"];
 
-/// Pods of a Deployment.
-const PODS: usize = 10;
+/// Pods of a Deployment while daemons restart.
+const PODS: usize = 4;
 
+/// Waits until each Deployment has this many pods.
 #[track_caller]
-fn all_run(cluster: &KubernetesCluster) {
+fn all_run(cluster: &KubernetesCluster, pods: usize) {
     for namespace in NAMESPACES {
-        cluster.wait_for_pods(namespace, PODS);
+        cluster.wait_for_pods(namespace, pods);
     }
     reserved_is_running(cluster);
     no_leaks(cluster);
@@ -43,22 +44,28 @@ fn status_reaches_the_node(cluster: &KubernetesCluster) {
     cluster.wait_for_ready_nodes();
 }
 
-#[test]
-fn after_every_restart_deletion_and_loss_the_reserved_addresses_are_those_of_running_pods() {
-    let Some(mut cluster) = cluster(ContainerRuntime::Containerd) else {
-        return;
-    };
-    install_with(&cluster, "conflists-gc.yaml");
+/// After every restart, deletion and loss, the reserved addresses are those of running pods. On a
+/// cluster with the installation and without pods.
+pub(super) fn of_pods(cluster: &mut KubernetesCluster) {
+    collect_garbage(cluster);
 
     claim("STATUS: a node without its catalogue is not ready, and says why");
-    status_reaches_the_node(&cluster);
+    status_reaches_the_node(cluster);
 
     claim("thirty pods in three namespaces");
     for namespace in NAMESPACES {
         cluster.make_namespace(namespace);
-        cluster.apply(&workload("Deployment", namespace, "web", PODS).to_string());
+        cluster.apply(&workload("Deployment", namespace, "web", 10).to_string());
     }
-    all_run(&cluster);
+    all_run(cluster, 10);
+
+    claim("more than half of them end");
+    for namespace in NAMESPACES {
+        cluster.sh(&format!(
+            "kubectl -n {namespace} scale deployment/web --replicas={PODS}"
+        ));
+    }
+    all_run(cluster, PODS);
 
     claim("rolling restarts");
     for namespace in NAMESPACES {
@@ -71,29 +78,29 @@ fn after_every_restart_deletion_and_loss_the_reserved_addresses_are_those_of_run
             "kubectl -n {namespace} rollout status deployment/web"
         ));
     }
-    all_run(&cluster);
+    all_run(cluster, PODS);
 
     claim("the container runtime is killed while pods are replaced");
     delete_pods(&cluster, "--wait=false");
     cluster.node(0).kill("runtime");
     cluster.node_mut(0).start_runtime();
-    all_run(&cluster);
+    all_run(cluster, PODS);
 
     claim("the kubelet is killed while pods are replaced");
     delete_pods(&cluster, "--wait=false");
     cluster.node(0).kill("kubelet");
     cluster.node_mut(0).start_kubelet();
-    all_run(&cluster);
+    all_run(cluster, PODS);
 
     claim("pods are deleted by force");
     delete_pods(&cluster, "--force --grace-period=0");
-    all_run(&cluster);
+    all_run(cluster, PODS);
 
     claim("a node with pods loses its power, and boots");
     assert!(!reserved(cluster.node(0)).is_empty());
     cluster.cut_power(0);
     cluster.boot(0);
-    all_run(&cluster);
+    all_run(cluster, PODS);
 
     claim("the pods are deleted");
     for namespace in NAMESPACES {
@@ -104,8 +111,8 @@ fn after_every_restart_deletion_and_loss_the_reserved_addresses_are_those_of_run
     for namespace in NAMESPACES {
         cluster.wait_for_pods(namespace, 0);
     }
-    reserved_is_running(&cluster);
-    no_leaks(&cluster);
+    reserved_is_running(cluster);
+    no_leaks(cluster);
     for node in cluster.nodes() {
         assert!(reserved(node).is_empty());
     }

@@ -1,14 +1,16 @@
 //! Kubernetes clusters with the image and the manifests of `docs/kubernetes`.
 //!
-//! Each test starts a cluster, and prints each claim before it checks it.
+//! Each test starts a cluster, and prints each claim before it checks it, with the time so far.
 //!
 //! Needs: the archives, which `cargo xtask test` makes; root, kubectl, openssl, the programs of
 //! Kubernetes, containerd, CRI-O and Multus in a folder that `IPAM_DELEGATED_RUNTIMES` names. Takes
 //! six minutes, one test at a time.
 
 mod addresses;
+mod choices;
 mod cluster_faults;
 mod collector;
+mod dhcp;
 mod first_installation;
 mod garbage_collection;
 mod life;
@@ -18,6 +20,8 @@ mod reservations;
 mod second_interface;
 mod take_over;
 mod walk;
+
+use std::fs;
 
 use harness::{
     BUSYBOX, ContainerRuntime, Flavour, Image, KUBECTL, KUBERNETES_PROGRAMS, KubernetesCluster,
@@ -37,19 +41,23 @@ pub(crate) fn cluster(runtime: ContainerRuntime) -> Option<KubernetesCluster> {
         .ok()
 }
 
-/// Installs by the commands of `docs/kubernetes.md`, and waits until all nodes are ready.
-#[track_caller]
-pub(crate) fn install(cluster: &KubernetesCluster) {
-    install_with(cluster, "conflists.yaml");
+/// The installed conflist.
+const CONFLIST: &str = "/etc/cni/net.d/10-tenants.conflist";
+
+/// True if this holds for the installed conflists of all nodes.
+pub(crate) fn conflists_are(cluster: &KubernetesCluster, is: impl Fn(&str) -> bool) -> bool {
+    let paths = cluster.nodes().iter().map(|node| node.path(CONFLIST));
+    let mut conflists = paths.map(|path| fs::read_to_string(path).unwrap());
+    conflists.all(|conflist| is(&conflist))
 }
 
-/// Installs with these conflists.
+/// Applies the conflists with garbage collection, and waits until all nodes have them.
 #[track_caller]
-pub(crate) fn install_with(cluster: &KubernetesCluster, conflists: &str) {
-    let apply = format!("kubectl apply -f pools.yaml -f {conflists} -f daemonset.yaml");
-    cluster.sh(&apply);
-    cluster.as_documented(&["kubectl -n kube-system rollout status daemonset/ipam-delegated"]);
-    cluster.wait_for_ready_nodes();
+pub(crate) fn collect_garbage(cluster: &KubernetesCluster) {
+    cluster.sh("kubectl apply -f conflists-gc.yaml");
+    cluster.wait_for("the changed conflist", || {
+        conflists_are(cluster, |conflist| conflist.contains("1.1.0"))
+    });
 }
 
 /// True if an event of the installer's pods, which `kubectl describe` shows, has this reason. It may

@@ -2,21 +2,24 @@
 //! `docs/kubernetes-cluster-pool`, with Multus and macvlan on two nodes.
 
 use std::collections::BTreeSet;
+use std::fs;
 
-use harness::{KubernetesCluster, KubernetesNode, NODES, claim};
+use harness::{
+    KubernetesCluster, KubernetesNode, NODES, POD_IMAGE, blocks, claim, document, repository,
+};
 use serde_json::{Value, json};
 
 use super::pod_cidr::reach_the_api_server;
 use super::reservations::reserved;
 use super::second_interface::{attached, second_address, start};
-use super::{cluster_faults, collector, is_not_ready};
+use super::{choices, cluster_faults, collector, is_not_ready};
 
-/// The pods of `kubectl get addresses`, each with its address and its node.
+/// The pods of the objects `Address`, each with its address and its node.
 pub(super) fn held(cluster: &KubernetesCluster) -> BTreeSet<[String; 3]> {
-    let list: Value = serde_json::from_str(&cluster.sh("kubectl get addresses -o json")).unwrap();
+    let list = cluster.objects("/apis/ipam-delegated.io/v1/addresses");
     let text = |spec: &Value, key: &str| spec[key].as_str().unwrap_or_default().to_owned();
     let of = |item: &Value| ["pod", "ip", "node"].map(|key| text(&item["spec"], key));
-    list["items"].as_array().unwrap().iter().map(of).collect()
+    list.unwrap().iter().map(of).collect()
 }
 
 /// Waits for the second interfaces of these pods, and compares them with the API's addresses.
@@ -63,34 +66,37 @@ fn removal(cluster: &KubernetesCluster) {
     claim(
         "the removal waits for the pods of nodes that aren't drained, and their DELs have a token",
     );
-    let patch = "kubectl -n kube-system patch daemonset ipam-delegated --type=json --patch";
-    cluster.sh(&format!("{patch} \"$(cat uninstall.yaml)\""));
+    let page = document("docs/kubernetes-cluster-pool/README.md");
+    let commands = blocks(&page, "").pop().unwrap();
+    let (first, others) = commands.split_once('\n').unwrap();
+    cluster.as_documented(&[first]);
     cluster.wait_for("the reason", || is_not_ready(cluster, "nothing is removed"));
     assert!(!held(cluster).is_empty());
     cluster.sh("kubectl -n shop delete pods --all");
     assert!(held(cluster).is_empty(), "{:?}", held(cluster));
     let tool = "/opt/cni/sbin/ipamctl";
-    cluster.wait_for("the removal", || {
-        cluster.nodes().iter().all(|node| !node.path(tool).exists())
-    });
+    cluster.as_documented(&[others]);
+    assert!(cluster.nodes().iter().all(|node| !node.path(tool).exists()));
 }
 
 /// On a cluster with the installation, Multus and the namespace `shop`, without pods.
 pub(super) fn pods_of_both_nodes_have_addresses_of_one_pool(cluster: &mut KubernetesCluster) {
     reach_the_api_server(cluster);
 
-    claim("the example, applied as its page says");
-    cluster.sh("kubectl apply -k ../kubernetes-cluster-pool
-         kubectl wait --for=condition=Established crd -l app.kubernetes.io/name=ipam-delegated
-         kubectl apply -k ../kubernetes-cluster-pool/example");
-    cluster.sh("kubectl -n kube-system rollout status daemonset/ipam-delegated");
-    for node in cluster.nodes() {
-        cluster.wait_for("the kubeconfig", || {
-            let kubeconfig = "/etc/cni/net.d/ipam-delegated.kubeconfig";
-            node.path(kubeconfig).exists()
-        });
-    }
-    cluster.wait_for_ready_nodes();
+    claim("the commands of the page, as they are, from nothing to a pod");
+    let page = document("docs/cluster.md");
+    let manifest = blocks(&page, "yaml").remove(0).replace("IMAGE", POD_IMAGE);
+    fs::write(cluster.root().join("pod.yaml"), manifest).unwrap();
+    let [here, docs] = [cluster.root().to_owned(), repository().join("docs")];
+    let here = format!("cd {}; ln -s {} docs", here.display(), docs.display());
+    cluster.sh(&format!("{here}\n{}", blocks(&page, "").remove(0)));
+    cluster.wait_for_pods("default", 1);
+    let listed = cluster.sh("kubectl get addresses");
+    assert!(
+        listed.contains("web") && listed.contains("10.40."),
+        "{listed}"
+    );
+    cluster.sh("kubectl delete pod web");
 
     claim("pods of both nodes, and kubectl get addresses shows them");
     let pods = [("a", 0), ("b", 1), ("c", 0), ("d", 1)];
@@ -140,6 +146,7 @@ pub(super) fn pods_of_both_nodes_have_addresses_of_one_pool(cluster: &mut Kubern
     cluster.sh("kubectl -n shop delete pods --all");
     assert!(held(cluster).is_empty(), "{:?}", held(cluster));
 
+    choices::by_facts_and_probe(cluster);
     collector::forgets_nodes_that_stay_deleted(cluster);
     removal(cluster);
 }

@@ -1,9 +1,9 @@
 //! `kubectl apply -k`, with the subnets that Kubernetes assigns to its nodes.
 
-use harness::{ContainerRuntime, KubernetesCluster, NODES, claim, pod, repository};
+use harness::{KubernetesCluster, NODES, claim, pod};
 
+use super::is_not_ready;
 use super::reservations::{no_leaks, reserved_is_running};
-use super::{cluster, is_not_ready};
 
 /// The subnet of a node's pods.
 fn subnet(number: usize) -> String {
@@ -29,47 +29,33 @@ pub(super) fn reach_the_api_server(cluster: &KubernetesCluster) {
     }
 }
 
-/// Applies a folder with a command of the page, which is relative to the repository.
-fn apply(cluster: &KubernetesCluster, folder: &str) {
-    let root = repository();
-    let from_here = root.join(folder).display().to_string();
-    cluster.as_documented_with(
-        &[&format!("kubectl apply -k {folder}")],
-        &[(folder, &from_here)],
-    );
-}
-
-#[test]
-fn pods_have_addresses_of_the_pod_cidr_of_their_node_with_one_configmap() {
-    let Some(cluster) = cluster(ContainerRuntime::Containerd) else {
-        return;
-    };
-    let rolled_out = "kubectl -n kube-system rollout status daemonset/ipam-delegated";
-    claim("kubectl apply -k installs");
-    apply(&cluster, "docs/kubernetes");
-    cluster.as_documented(&[rolled_out]);
-    cluster.wait_for_ready_nodes();
-
+/// Pods have addresses of the podCIDR of their node, with one ConfigMap. On a cluster with the
+/// installation, the namespace `red`, and without pods.
+pub(super) fn gives_pods_their_addresses(cluster: &KubernetesCluster) {
+    for node in cluster.nodes() {
+        // It has an address of another subnet.
+        node.sh("ip link del cni0");
+    }
     claim("a Node without a podCIDR keeps what it has, and the pod says what is missing");
     let pools = |number: usize| {
         let file = cluster.node(number).path("/etc/cni/ipam.d/10-pools.json");
         std::fs::read_to_string(file).unwrap()
     };
-    apply(&cluster, "docs/kubernetes-pod-cidr");
+    cluster.as_documented(&["kubectl apply -k docs/kubernetes-pod-cidr"]);
     cluster.wait_for("a probe names the service address", || {
-        is_not_ready(&cluster, "https://10.96.0.1:443/api/v1/nodes/worker-")
+        is_not_ready(cluster, "https://10.96.0.1:443/api/v1/nodes/worker-")
     });
-    reach_the_api_server(&cluster);
+    reach_the_api_server(cluster);
     cluster.wait_for("a probe says that there is no podCIDR", || {
-        is_not_ready(&cluster, "the Node has no spec.podCIDRs")
+        is_not_ready(cluster, "the Node has no spec.podCIDRs")
     });
     for number in 0..NODES.len() {
-        assert!(pools(number).contains("\"shop\""), "{}", pools(number));
+        assert!(pools(number).contains("\"rest\""), "{}", pools(number));
     }
 
     claim("with it, all is ready");
-    (0..NODES.len()).for_each(|number| give_subnet(&cluster, number));
-    cluster.as_documented(&[rolled_out]);
+    (0..NODES.len()).for_each(|number| give_subnet(cluster, number));
+    cluster.as_documented(&["kubectl -n kube-system rollout status daemonset/ipam-delegated"]);
     for number in 0..NODES.len() {
         assert!(pools(number).contains(&subnet(number)), "{}", pools(number));
     }
@@ -77,18 +63,17 @@ fn pods_have_addresses_of_the_pod_cidr_of_their_node_with_one_configmap() {
     assert!(!cluster.sh(config).contains("worker-"));
 
     claim("pods have addresses of their node's podCIDR");
-    cluster.make_namespace("shop");
     for (number, node) in NODES.into_iter().enumerate() {
         let name = format!("on-{node}");
-        cluster.apply(&pod("shop", &name, Some(node)).to_string());
+        cluster.apply(&pod("red", &name, Some(node)).to_string());
         let prefix = subnet(number).replace("0/24", "");
         cluster.wait_for("an address of the node's podCIDR", || {
-            let pod = cluster.pod("shop", &name);
+            let pod = cluster.pod("red", &name);
             pod.is_some_and(|pod| pod.is_ready && pod.address.starts_with(&prefix))
         });
     }
-    reserved_is_running(&cluster);
-    no_leaks(&cluster);
+    reserved_is_running(cluster);
+    no_leaks(cluster);
 
     claim("the service account may do nothing else");
     let account = "--as=system:serviceaccount:kube-system:ipam-delegated";

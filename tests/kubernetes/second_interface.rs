@@ -6,12 +6,12 @@ use std::fs;
 use std::net::Ipv4Addr;
 
 use harness::{
-    ContainerRuntime, DNSMASQ, ETCDCTL, KubernetesCluster, NODES, claim, ip_of_key,
-    kubernetes_programs, needs, pod,
+    ContainerRuntime, DNSMASQ, ETCDCTL, KubernetesCluster, NODES, blocks, claim, document,
+    ip_of_key, kubernetes_programs, needs, pod,
 };
 use serde_json::{Value, json};
 
-use super::{cluster, install, one_pool};
+use super::{cluster, dhcp, one_pool};
 
 /// The resource that Multus installs.
 const DEFINITION: &str = r#"{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -43,21 +43,11 @@ pub(super) fn install_multus(cluster: &KubernetesCluster) {
     cluster.wait_for_ready_nodes();
 }
 
-/// A network with one pool for the whole cluster.
-fn network() -> Value {
-    json!({"cniVersion": "1.0.0", "name": "lan", "plugins": [{
-        "type": "macvlan", "master": "eth1", "mode": "bridge",
-        "ipam": {
-            "type": "ipam-delegated",
-            "delegates": ["ipam-ds-static", "ipam-da-etcd"],
-            "pools": [{"name": "lan"}],
-            "etcd": "/etc/cni/ipam-etcd.json",
-        },
-    }]})
-}
-
+/// Defines pool and network of the page, with the endpoint of the cluster's etcd.
 fn define_the_cluster_pool(cluster: &KubernetesCluster) {
-    let config = network().to_string();
+    let [_, pools, config]: [String; 3] = blocks(&document("docs/cluster.md"), "json")
+        .try_into()
+        .unwrap();
     let definition = json!({
         "apiVersion": "k8s.cni.cncf.io/v1",
         "kind": "NetworkAttachmentDefinition",
@@ -65,16 +55,13 @@ fn define_the_cluster_pool(cluster: &KubernetesCluster) {
         "spec": {"config": config},
     });
     cluster.apply(&definition.to_string());
-    let pools = json!({"pools": {"lan": {
-        "subnet": "192.168.60.0/24", "rangeStart": "192.168.60.10", "rangeEnd": "192.168.60.19",
-    }}});
     let settings = json!({"endpoints": [cluster.etcd()]});
     for node in cluster.nodes() {
         fs::write(node.path("/etc/cni/ipam-etcd.json"), settings.to_string()).unwrap();
         let folder = node.path("/etc/cni/lan.d");
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("10-lan.conflist"), &config).unwrap();
-        fs::write(folder.join("pools"), pools.to_string()).unwrap();
+        fs::write(folder.join("pools"), &pools).unwrap();
     }
     cluster
         .node(0)
@@ -102,8 +89,9 @@ pub(super) fn second_address(cluster: &KubernetesCluster, name: &str) -> String 
 /// The addresses of a pod's second interface, as Multus has reported them.
 #[track_caller]
 pub(super) fn second_addresses(cluster: &KubernetesCluster, name: &str) -> Vec<String> {
-    let pod = cluster.sh(&format!("kubectl -n shop get pod {name} -o json"));
-    let pod: Value = serde_json::from_str(&pod).unwrap();
+    let pods = cluster.objects("/api/v1/namespaces/shop/pods").unwrap();
+    let pod = pods.iter().find(|pod| pod["metadata"]["name"] == name);
+    let pod = pod.unwrap_or_else(|| panic!("no pod {name}"));
     let status = pod["metadata"]["annotations"]["k8s.v1.cni.cncf.io/network-status"].as_str();
     let status: Value = serde_json::from_str(status.unwrap()).unwrap();
     let all = status.as_array().unwrap();
@@ -131,7 +119,11 @@ fn second_interfaces_have_addresses_of_their_node_of_etcd_or_of_the_api() {
     let Some(mut cluster) = cluster(ContainerRuntime::Containerd) else {
         return;
     };
-    install(&cluster);
+    cluster.as_documented(&[
+        "kubectl apply -f pools.yaml -f conflists.yaml -f daemonset.yaml",
+        "kubectl -n kube-system rollout status daemonset/ipam-delegated",
+    ]);
+    cluster.wait_for_ready_nodes();
     cluster.make_namespace("shop");
     install_multus(&cluster);
 
@@ -191,5 +183,6 @@ fn second_interfaces_have_addresses_of_their_node_of_etcd_or_of_the_api() {
     cluster.sh("kubectl -n shop delete pods --all");
     assert!(in_etcd(&cluster).is_empty());
 
+    dhcp::leases_survive_restarts(&mut cluster);
     one_pool::pods_of_both_nodes_have_addresses_of_one_pool(&mut cluster);
 }

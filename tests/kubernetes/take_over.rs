@@ -3,10 +3,9 @@
 
 use std::fs;
 
-use harness::{ContainerRuntime, KubernetesCluster, KubernetesNode, claim, pod};
+use harness::{KubernetesCluster, KubernetesNode, claim, pod};
 use serde_json::{Value, json};
 
-use super::cluster;
 use super::reservations::{reserved, reserved_is_running};
 
 /// The conflist of a node before the take-over.
@@ -51,17 +50,15 @@ fn stop(cluster: &KubernetesCluster, name: &str) {
     ));
 }
 
-#[test]
-fn a_node_is_taken_over_from_host_local_with_its_pods_and_goes_back() {
-    let Some(cluster) = cluster(ContainerRuntime::Containerd) else {
-        return;
-    };
+/// Nodes are taken over from `host-local` with their pods, and go back, on a cluster in which
+/// nothing is installed. It is so again at the end.
+pub(super) fn from_host_local_and_back(cluster: &KubernetesCluster) {
     for (number, node) in cluster.nodes().iter().enumerate() {
         use_conflist(node, &before(number + 1));
     }
     cluster.wait_for_ready_nodes();
     for name in ["one", "two", "three"] {
-        start(&cluster, name);
+        start(cluster, name);
     }
     cluster.wait_for_pods("default", 6);
     let of_host_local: Vec<_> = cluster.nodes().iter().map(reserved).collect();
@@ -82,15 +79,15 @@ fn a_node_is_taken_over_from_host_local_with_its_pods_and_goes_back() {
         use_conflist(node, &after(number + 1));
         assert_eq!(reserved(node), of_host_local[number]);
     }
-    start(&cluster, "four");
+    start(cluster, "four");
     cluster.wait_for_pods("default", 8);
-    stop(&cluster, "one");
+    stop(cluster, "one");
     for node in cluster.nodes() {
         let listed = node.sh("/opt/cni/sbin/ipamctl ls");
         assert_eq!(listed.matches("10.244.").count(), 3, "{listed}");
     }
     cluster.wait_for_pods("default", 6);
-    reserved_is_running(&cluster);
+    reserved_is_running(cluster);
 
     claim("the pods of host-local are no leaks for certain");
     for node in cluster.nodes() {
@@ -103,10 +100,16 @@ fn a_node_is_taken_over_from_host_local_with_its_pods_and_goes_back() {
     for (number, node) in cluster.nodes().iter().enumerate() {
         use_conflist(node, &before(number + 1));
     }
-    start(&cluster, "five");
+    start(cluster, "five");
     cluster.wait_for_pods("default", 8);
-    stop(&cluster, "four");
-    stop(&cluster, "two");
+    stop(cluster, "four");
+    stop(cluster, "two");
     cluster.wait_for_pods("default", 4);
-    reserved_is_running(&cluster);
+    reserved_is_running(cluster);
+
+    cluster.sh("kubectl delete -f daemonset.yaml; kubectl delete pods --all");
+    for node in cluster.nodes() {
+        node.sh("rm -r /etc/cni/net.d/* /opt/cni/bin/ipam-* /opt/cni/sbin");
+    }
+    cluster.wait_for("no node has a network", || cluster.ready_nodes().is_empty());
 }
