@@ -18,8 +18,8 @@ use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::{self};
+use std::sync::{Mutex, OnceLock};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -52,9 +52,6 @@ const PAGES: [&str; 4] = [
 /// minutes.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// Held by the only running cluster of this process: the machine has few processors.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
 /// A running cluster. Its nodes have an empty `/etc/cni/net.d`.
 pub struct KubernetesCluster {
     /// The nodes end before the network that joins them.
@@ -63,7 +60,6 @@ pub struct KubernetesCluster {
     root: TempDir,
     /// Commands of pages that were run.
     documented: Mutex<Vec<String>>,
-    _only: MutexGuard<'static, ()>,
 }
 
 impl KubernetesCluster {
@@ -79,8 +75,6 @@ impl KubernetesCluster {
     ///
     /// If the cluster doesn't start.
     pub fn start(runtime: ContainerRuntime, image: &Path) -> Result<Self, String> {
-        let only = ONE_AT_A_TIME.lock();
-        let only = only.unwrap_or_else(PoisonError::into_inner);
         claim(&format!("a cluster with {runtime:?} starts"));
         let root = tempfile::Builder::new()
             .prefix("ipam-delegated-kubernetes-")
@@ -96,7 +90,6 @@ impl KubernetesCluster {
             control_plane,
             root,
             documented: Mutex::default(),
-            _only: only,
         };
         thread::scope(|scope| {
             for node in &mut cluster.nodes {
@@ -218,7 +211,9 @@ impl KubernetesCluster {
         let script = format!("cd {}\n{script}", Self::manifests().display());
         command
             .args(["-ec", &script])
-            .env("KUBECONFIG", self.control_plane.kubeconfig());
+            .env("KUBECONFIG", self.control_plane.kubeconfig())
+            // kubectl caches the kinds by the server's address, which all clusters have.
+            .env("HOME", self.root());
         command
     }
 

@@ -4,7 +4,7 @@
 //!
 //! Needs: the archives, which `cargo xtask test` makes; root, kubectl, openssl, the programs of
 //! Kubernetes, containerd, CRI-O and Multus in a folder that `IPAM_DELEGATED_RUNTIMES` names. Takes
-//! six minutes, one test at a time.
+//! seven minutes, two tests at a time.
 
 mod addresses;
 mod choices;

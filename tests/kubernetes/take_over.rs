@@ -109,7 +109,7 @@ pub(super) fn from_host_local_and_back(cluster: &KubernetesCluster) {
 
     cluster.sh("kubectl delete -f daemonset.yaml; kubectl delete pods --all");
     for node in cluster.nodes() {
-        node.sh("rm -r /etc/cni/net.d/* /opt/cni/bin/ipam-* /opt/cni/sbin");
+        node.sh("rm -r /etc/cni/net.d/* /opt/cni/bin/ipam-* /opt/cni/sbin /var/lib/cni/*");
     }
     cluster.wait_for("no node has a network", || cluster.ready_nodes().is_empty());
 }

@@ -54,8 +54,8 @@ const QUICK: [(&str, &str); 3] = [
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
 ];
 
-/// The targets that the second thread runs, since they mostly wait.
-const OF_A_RELEASE: [&str; 2] = ["release", "kubernetes"];
+/// The targets that the second thread runs, since they mostly wait, and how many tests at a time.
+const OF_A_RELEASE: [(&str, &str); 2] = [("release", "1"), ("kubernetes", "2")];
 
 /// The targets besides `fast`, which `cargo test` runs.
 const TARGETS: [&str; 6] = ["walks", "node", "installer", "docker", "cluster", "dhcp"];
@@ -155,11 +155,11 @@ impl Run {
 
     /// Runs the targets of a release with these archives.
     fn tests_of_a_release(&self, dist: Option<&Path>) -> Result<()> {
-        let tested = OF_A_RELEASE.map(|target| {
+        let tested = OF_A_RELEASE.map(|(target, threads)| {
             let mut tests = self.target(target);
             tests.envs(dist.map(|dist| ("IPAM_DELEGATED_DIST", dist)));
             tests.envs(self.profile());
-            step(tests.args(["--", "--test-threads", "1"]))
+            step(tests.args(["--", "--test-threads", threads]))
         });
         tested.into_iter().collect()
     }
@@ -267,7 +267,8 @@ mod tests {
             .skip(1)
             .filter_map(|target| target.split('"').next())
             .collect();
-        let run = ["fast"].into_iter().chain(TARGETS).chain(OF_A_RELEASE);
+        let run = ["fast"].into_iter().chain(TARGETS);
+        let run = run.chain(OF_A_RELEASE.map(|(target, _)| target));
         assert_eq!(run.collect::<BTreeSet<&str>>(), targets);
     }
 }
