@@ -98,9 +98,7 @@ fn fifteen_pods_for_ten_addresses(cluster: &KubernetesCluster) {
 
 /// On a cluster with the installation and without pods.
 pub(super) fn stay_with_a_stateful_set(cluster: &mut KubernetesCluster) {
-    let used = cluster.root().join("pools.yaml");
-    std::fs::write(&used, catalogue().to_string()).unwrap();
-    cluster.sh(&format!("kubectl replace -f {}", used.display()));
+    cluster.apply(&catalogue().to_string());
     for node in cluster.nodes() {
         cluster.wait_for("the new catalogue", || {
             node.succeeds("grep -q ten /etc/cni/ipam.d/10-pools.json && grep -q small /etc/cni/ipam.d/20-rules.json")

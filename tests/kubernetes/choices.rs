@@ -3,9 +3,9 @@
 use harness::{KubernetesCluster, NODES, claim, workload};
 use serde_json::{Value, json};
 
+use super::behind_multus::{attached, second_address, start};
 use super::dhcp::connect_a_machine;
 use super::one_pool::held;
-use super::second_interface::{attached, second_address, start};
 
 /// A network behind Multus, with these keys in its section `ipam`.
 fn network(name: &str, ipam: &Value) -> Value {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use harness::{KubernetesCluster, NODES, claim};
 use serde_json::{Value, json};
 
+use super::behind_multus::{attached, second_address, second_addresses, start};
 use super::one_pool::held;
-use super::second_interface::{attached, second_address, second_addresses, start};
 
 /// The addresses that these pods have in the API.
 fn held_by(cluster: &KubernetesCluster, pods: &[&str]) -> BTreeSet<String> {

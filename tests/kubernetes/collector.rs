@@ -4,9 +4,9 @@
 use harness::{DNSMASQ, KubernetesCluster, NODES, claim};
 use serde_json::{Value, json};
 
+use super::behind_multus::start;
 use super::one_pool::held;
 use super::pod_cidr::reach_the_api_server;
-use super::second_interface::start;
 
 const CRON_JOB: &str = "-n kube-system cronjob/ipam-delegated-collector";
 

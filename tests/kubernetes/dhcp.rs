@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use harness::{DNSMASQ, KubernetesCluster, NODES, claim};
 
-use super::second_interface::{second_address, start};
+use super::behind_multus::{second_address, start};
 
 /// Connects a machine with this address to the wire of the nodes' `eth1`.
 pub(super) fn connect_a_machine(cluster: &KubernetesCluster, name: &str, address: &str) {

@@ -7,6 +7,7 @@
 //! seven minutes, two tests at a time.
 
 mod addresses;
+mod behind_multus;
 mod choices;
 mod cluster_faults;
 mod collector;
@@ -17,7 +18,6 @@ mod life;
 mod one_pool;
 mod pod_cidr;
 mod reservations;
-mod second_interface;
 mod take_over;
 mod walk;
 

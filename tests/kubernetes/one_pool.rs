@@ -9,9 +9,9 @@ use harness::{
 };
 use serde_json::{Value, json};
 
+use super::behind_multus::{attached, second_address, start};
 use super::pod_cidr::reach_the_api_server;
 use super::reservations::reserved;
-use super::second_interface::{attached, second_address, start};
 use super::{choices, cluster_faults, collector, is_not_ready};
 
 /// The pods of the objects `Address`, each with its address and its node.
