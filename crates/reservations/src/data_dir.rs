@@ -56,6 +56,17 @@ impl<'a> DataDir<'a> {
             .map(Stores)
     }
 
+    /// Removes the directory of this name, if it has only the files of allocators' own: lock and
+    /// rotations.
+    ///
+    /// # Errors
+    ///
+    /// Code 5, naming the path.
+    pub fn remove_unused(&self, name: &NetworkName) -> Result<(), Error> {
+        let store = self.open(name)?;
+        store.map_or(Ok(()), |store| store.remove_unused())
+    }
+
     /// The names in `dataDir` that are valid for a directory of reservations.
     ///
     /// # Errors

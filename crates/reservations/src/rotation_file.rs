@@ -23,8 +23,16 @@ pub(crate) fn path(directory: &Directory, rotation: &str) -> PathBuf {
     directory.path().join(file_name(rotation))
 }
 
+/// The start of the files' names.
+const PREFIX: &str = "last_reserved_ip.";
+
 fn file_name(rotation: &str) -> String {
-    format!("last_reserved_ip.{rotation}")
+    format!("{PREFIX}{rotation}")
+}
+
+/// True if this is the name of a rotation's file.
+pub(crate) fn is_named_so(name: &str) -> bool {
+    name.starts_with(PREFIX)
 }
 
 fn open(directory: &Directory, rotation: &str, flags: OFlags) -> io::Result<File> {

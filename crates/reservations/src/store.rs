@@ -5,17 +5,19 @@
 //! if the name is there. [`Directory`] reads, lists and removes such files; [`RotationFile`] says where
 //! the search for a free address goes on. The files are all there is, so nothing can contradict them.
 
+use std::fs;
 use std::io;
 use std::net::IpAddr;
 
 use cni::{Attachment, Error, NetworkName};
 use ipam::{Candidate, Range};
+use state_files::names_in;
 
 use crate::directory::Directory;
-use crate::lock::Lock;
+use crate::lock::{LOCK_FILE, Lock};
 use crate::new_file::NewFile;
 use crate::reservation::Reservation;
-use crate::rotation_file::RotationFile;
+use crate::rotation_file::{self, RotationFile};
 use crate::state::State;
 
 /// Number of names that are tried one after the other, before all names are listed. A name costs
@@ -141,6 +143,28 @@ impl<'a> Store<'a> {
     pub fn release(&self, ip: IpAddr) -> Result<(), Error> {
         let removed = self.directory.remove(&ip.to_string());
         removed.map_err(|error| self.failed(ip, error))
+    }
+
+    /// Removes the directory, if it has only allocators' own files. Who waits for its lock meanwhile
+    /// makes it again.
+    pub(crate) fn remove_unused(self) -> Result<(), Error> {
+        let path = self.directory.path();
+        let remove = || {
+            let names = names_in(path)?;
+            let is_own = |name: &String| name == LOCK_FILE || rotation_file::is_named_so(name);
+            if !names.iter().all(is_own) {
+                return Ok(());
+            }
+            for name in names {
+                self.directory.remove(&name)?;
+            }
+            match fs::remove_dir(path) {
+                // Somebody has made a file in it.
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+                removed => removed,
+            }
+        };
+        remove().map_err(|error| self.unusable(error))
     }
 
     /// Verifies that a reservation could be made, and leaves nothing behind.

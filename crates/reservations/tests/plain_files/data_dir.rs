@@ -23,6 +23,24 @@ fn a_directory_is_opened_if_it_exists() {
 }
 
 #[test]
+fn a_directory_is_removed_if_nothing_of_others_is_in_it() {
+    let folder = TempDir::new().unwrap();
+    let (data_dir, net) = (data_dir(folder.path()), name("net"));
+    let path = folder.path().join("data/net");
+    data_dir.remove_unused(&net).unwrap();
+    let reserved = path.join(reserve(folder.path(), "net", "c1").to_string());
+    fs::write(path.join("last_reserved_ip.0"), "10.0.0.2").unwrap();
+    for file in [path.join("notes"), reserved] {
+        fs::write(&file, "").unwrap();
+        data_dir.remove_unused(&net).unwrap();
+        assert!(file.exists() && path.join("last_reserved_ip.0").exists());
+        fs::remove_file(file).unwrap();
+    }
+    data_dir.remove_unused(&net).unwrap();
+    assert!(!path.exists());
+}
+
+#[test]
 fn what_is_no_directory_holds_nothing() {
     let folder = TempDir::new().unwrap();
     let data_dir = data_dir(folder.path());
