@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
+use docker_records::records::RECORDS;
 
 use crate::ipam::default_pools::{DEFAULTS, DefaultPool};
-use crate::records::RECORDS;
 
 /// Answers Docker's IPAM and network drivers with chains of CNI plugins.
 #[derive(Clone, Debug, Parser)]

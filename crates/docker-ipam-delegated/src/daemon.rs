@@ -14,11 +14,10 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use rustix::fs::{FlockOperation, OFlags, flock};
-use rustix::io::Errno;
-use state_files::StateFolder;
+use rustix::fs::OFlags;
+use state_files::{StateFolder, lock_file};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinSet, spawn_blocking};
@@ -26,7 +25,6 @@ use tokio::time::timeout;
 
 use crate::command_line::CommandLine;
 use crate::daemon::docker_calls::Drivers;
-use crate::daemon::releases::Busy;
 use crate::http::connection::{self, Calls};
 use crate::http::socket::{Socket, refused_peer};
 use crate::ipam::ipam_driver::IpamDriver;
@@ -129,16 +127,13 @@ fn connection(calls: &Arc<Calls>, stream: UnixStream) -> impl Future<Output = ()
 ///
 /// Another daemon has it; an I/O error.
 fn lock_state(state_dir: &Path) -> Result<File> {
-    let of_folder = || format!("{}", state_dir.display());
-    let folder = StateFolder::create(state_dir).with_context(of_folder)?;
-    let lock = folder
-        .create_file("lock", OFlags::RDWR)
-        .with_context(of_folder)?;
-    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(lock),
-        Err(Errno::WOULDBLOCK) => bail!("{}: another daemon has it", state_dir.display()),
-        Err(error) => bail!("{}/lock: {error}", state_dir.display()),
-    }
+    let locked = || {
+        let lock = StateFolder::create(state_dir)?.create_file("lock", OFlags::RDWR)?;
+        let is_locked = lock_file(&lock, state_dir, Some(Duration::ZERO), None)?;
+        ensure!(is_locked, "another daemon has it");
+        Ok(lock)
+    };
+    locked().with_context(|| state_dir.display().to_string())
 }
 
 /// Starts the drivers: reads the records of earlier daemons. What they have left is released
@@ -148,7 +143,7 @@ fn start(arguments: &CommandLine) -> Result<Arc<Calls>> {
     let drivers = Drivers {
         ipam: IpamDriver::new(arguments, due),
         networks: NetworkDriver::new(arguments)?,
-        busy: Busy::default(),
+        busy: Arc::default(),
     };
     drivers.ipam.read_all_records()?;
     drivers.networks.read_unfinished();

@@ -2,4 +2,4 @@
 
 mod answers;
 mod api;
-pub(crate) mod engine;
+pub(crate) mod whole_answer;

@@ -1,4 +1,12 @@
-//! The daemon's executable.
+#![doc = include_str!("../README.md")]
+
+mod command_line;
+mod daemon;
+mod docker;
+mod http;
+mod ipam;
+mod network;
+mod threads;
 
 use std::process::ExitCode;
 
@@ -8,5 +16,5 @@ use std::process::ExitCode;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
-    docker_ipam_delegated::main()
+    daemon::main()
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use chain::record::ListedRecord;
 use cni::Environment;
 use conflist::{Conflist, Found, Problem};
-use docker_ipam_delegated::records::{ENDPOINTS, RECORDS};
+use docker_records::records::{ENDPOINTS, RECORDS};
 
 use crate::arguments::Places;
 use crate::network::Network;

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::iter;
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use chain::record::ListedRecord;
 use cni::{Call, Environment, NetworkConfig, NetworkName, Object};
-use docker_ipam_delegated::records::Line;
-use ipam::{IpNet, Overflow, Pool, Pools, overflow};
+use docker_records::pool::{self, DIRECTORY};
+use docker_records::records::Line;
+use ipam::{Overflow, Pool, Pools, overflow};
 
 use crate::network::{HOST_LOCAL, Network, RANGES, RULES};
 use crate::output::joined;
@@ -82,24 +82,7 @@ impl KnownPools {
         let Some(Line::Address(line)) = record.content.as_ref().ok().and_then(Line::of) else {
             return false;
         };
-        let id: Object = serde_json::from_str(&line.pool).unwrap_or_default();
-        if id.get("conflist").is_some() {
-            return true;
-        }
-        let range: Option<IpNet> = id.read("pool", "range").ok().flatten();
-        let mut pool = Object::new();
-        pool.set("space", "docker");
-        pool.set("subnet", &line.subnet);
-        // At the edges of the subnet are its own address and the broadcast address.
-        let is_inner = |ip: &IpAddr| ![line.subnet.network(), line.subnet.broadcast()].contains(ip);
-        let mut set = |key, edge: fn(&IpNet) -> IpAddr| {
-            pool.set(key, &range.as_ref().map(edge).filter(is_inner));
-        };
-        set("rangeStart", IpNet::network);
-        set("rangeEnd", IpNet::broadcast);
-        if let Ok(pool) = Pool::read("pool", pool) {
-            self.add_of(network, pool);
-        }
+        self.add_read(network, of_docker(&line.pool));
         true
     }
 
@@ -142,6 +125,18 @@ impl KnownPools {
             }
         }
     }
+}
+
+/// The pool of this ID of a Docker network; none if a conflist has it.
+fn of_docker(id: &str) -> Result<Vec<Pool>, String> {
+    let pool = pool::Pool::parse(id).map_err(|error| format!("{error:#}"))?;
+    if pool.conflist.is_some() {
+        return Ok(Vec::new());
+    }
+    let mut range = pool::range_of(pool.subnet, pool.range);
+    range.set("space", DIRECTORY);
+    let read = Pool::read("pool", range).map_err(|error| error.msg)?;
+    Ok(vec![read])
 }
 
 /// The range sets of host-local's configuration.

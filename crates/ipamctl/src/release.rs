@@ -12,7 +12,7 @@ use chain::record::AttachmentRecord;
 use chain::{Chain, Plugins, Released, WhenBusy};
 use cluster::{release_each, until_answered};
 use cni::Object;
-use docker_ipam_delegated::linked_plugins::LINKED;
+use docker_records::linked_plugins::LINKED;
 use serde::Serialize;
 
 use crate::inventory::{HeldAddress, NetworkAttachment, Stored};

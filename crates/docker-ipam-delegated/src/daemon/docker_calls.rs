@@ -1,10 +1,10 @@
 //! Dispatches Docker's calls to the drivers, by their paths.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::daemon::releases::Busy;
 use crate::http::answer::Answer;
 use crate::http::body::decode;
 use crate::http::refusal::Refusal;
@@ -20,7 +20,7 @@ pub(crate) struct Drivers {
     /// Networks.
     pub(crate) networks: Arc<NetworkDriver>,
     /// The networks of which something is being released again.
-    pub(crate) busy: Busy,
+    pub(crate) busy: Arc<Mutex<HashSet<String>>>,
 }
 
 impl Drivers {

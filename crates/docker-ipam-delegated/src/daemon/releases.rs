@@ -1,35 +1,20 @@
 //! Repeats releases that have failed, of addresses and endpoints: one list, with one worker for each
 //! network. A plugin that hangs keeps only its own network waiting.
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::thread;
 
 use anyhow::Result;
-use cni::NetworkName;
 
 use crate::daemon::docker_calls::Drivers;
 use crate::http::refusal::message;
-use crate::ipam::held::Held;
 use crate::threads::lock;
 
-/// The networks whose workers run.
-pub(crate) type Busy = Arc<Mutex<HashSet<String>>>;
-
 /// What could not be released.
-enum Unreleased {
-    Address(Arc<Held>),
-    /// The name of the network configuration, and Docker's ID.
-    Endpoint(NetworkName, String),
-}
-
-impl Unreleased {
-    fn id(&self) -> &str {
-        match self {
-            Self::Address(held) => held.id.as_str(),
-            Self::Endpoint(_, id) => id,
-        }
-    }
+struct Unreleased {
+    id: String,
+    release: Box<dyn Fn() -> Result<()> + Send>,
 }
 
 impl Drivers {
@@ -39,15 +24,15 @@ impl Drivers {
             if !lock(&self.busy).insert(network.clone()) {
                 continue;
             }
-            let drivers = self.clone();
+            let busy = Arc::clone(&self.busy);
             thread::spawn(move || {
-                for one in all {
-                    if let Err(error) = drivers.release(&one) {
-                        let (id, error) = (one.id(), message(&error));
+                for Unreleased { id, release } in all {
+                    if let Err(error) = release() {
+                        let error = message(&error);
                         tracing::warn!(id, error, "can't be released now");
                     }
                 }
-                lock(&drivers.busy).remove(&network);
+                lock(&busy).remove(&network);
             });
         }
     }
@@ -55,23 +40,22 @@ impl Drivers {
     /// The list, by networks: the pool of an address, the network configuration of an endpoint.
     fn unreleased(&self) -> BTreeMap<String, Vec<Unreleased>> {
         let mut by_network: BTreeMap<String, Vec<Unreleased>> = BTreeMap::new();
-        for held in self.ipam.held.unreleased() {
-            let of_pool = by_network.entry(held.pool.text.clone());
-            of_pool.or_default().push(Unreleased::Address(held));
+        for allocation in self.ipam.allocations.unreleased() {
+            let of_pool = by_network.entry(allocation.pool.id()).or_default();
+            let ipam = Arc::clone(&self.ipam);
+            of_pool.push(Unreleased {
+                id: allocation.id.to_string(),
+                release: Box::new(move || ipam.release(&allocation)),
+            });
         }
         for (network, id) in self.networks.unfinished() {
-            let of_network = by_network.entry(network.to_string());
-            of_network
-                .or_default()
-                .push(Unreleased::Endpoint(network, id));
+            let of_network = by_network.entry(network.to_string()).or_default();
+            let networks = Arc::clone(&self.networks);
+            of_network.push(Unreleased {
+                id: id.clone(),
+                release: Box::new(move || networks.end_endpoint(&network, &id)),
+            });
         }
         by_network
-    }
-
-    fn release(&self, unreleased: &Unreleased) -> Result<()> {
-        match unreleased {
-            Unreleased::Address(held) => self.ipam.release(held),
-            Unreleased::Endpoint(network, id) => self.networks.end_endpoint(network, id),
-        }
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::daemon::docker_calls::Drivers;
+use crate::docker::whole_answer::WholeAnswer;
 
 /// The longest time from a start, or from the release of a pool, to the sweep.
 const SOON: Duration = Duration::from_secs(2 * 60);
@@ -61,16 +62,21 @@ impl Drivers {
     fn sweep(&self, age: Duration) -> Result<()> {
         self.ipam.read_unread();
         // Before the question: what is made meanwhile isn't in the answer.
-        let addresses = self.ipam.held.candidates(age);
+        let addresses = self.ipam.allocations.candidates(age);
         let endpoints = self.networks.endpoints_of_age(age);
         let networks = self.networks.networks_of_age(age);
         if addresses.is_empty() && endpoints.is_empty() && networks.is_empty() {
             tracing::debug!("has nothing that Docker may have lost");
             return Ok(());
         }
-        let docker = self.ipam.ask_docker(PATIENCE)?;
-        self.networks.sweep_endpoints(&endpoints, &docker);
-        self.ipam.sweep(&addresses, &docker);
+        let docker = WholeAnswer::ask(&self.ipam.arguments.docker_socket, PATIENCE)?;
+        self.networks.sweep_endpoints(endpoints, &docker);
+        for (allocation, ip) in &addresses {
+            let (purpose, subnet) = (allocation.purpose, allocation.pool.subnet);
+            if docker.has_lost(purpose, subnet, *ip) && self.ipam.allocations.abandon(allocation) {
+                tracing::warn!(%ip, %subnet, ?purpose, "released: Docker doesn't have it");
+            }
+        }
         self.networks.sweep_networks(&networks, &docker);
         self.repeat_releases();
         tracing::debug!("compared with Docker");

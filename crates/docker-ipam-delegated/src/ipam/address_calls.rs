@@ -5,18 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use docker_records::pool::{DIRECTORY, Pool};
+use docker_records::records::Purpose;
 use ipam::Interval;
+use reservations::view;
 use serde_json::json;
 
+use crate::docker::whole_answer::WholeAnswer;
 use crate::http::answer::Answer;
 use crate::http::refusal::message;
-use crate::ipam::chain_config::DIRECTORY;
-use crate::ipam::held::{Held, Phase};
+use crate::ipam::allocations::{Allocation, Phase};
+use crate::ipam::facts;
 use crate::ipam::ipam_driver::IpamDriver;
 use crate::ipam::pool_chain::PoolChain;
-use crate::ipam::requests::{OfAddress, refuse_ends, refuse_last};
-use crate::ipam::{facts, requests};
-use crate::records::Purpose;
+use crate::ipam::requests::{self, AddressCall, refuse_ends, refuse_only};
 
 /// The longest that a request for an address that is taken waits for an answer of Docker's.
 const ABOUT_ONE_ADDRESS: Duration = Duration::from_secs(2);
@@ -30,57 +32,59 @@ impl IpamDriver {
     /// # Errors
     ///
     /// The request is wrong, the address is taken, or the pool has no free address.
-    pub(crate) fn request_address(self: &Arc<Self>, request: &OfAddress) -> Result<Answer> {
-        let pool = self.pool(&request.pool_id)?;
-        let subnet = pool.id.subnet;
-        let of_pool = || format!("pool {subnet}");
-        let requested = requests::address(&request.address, subnet)?;
-        let chain = self.chain_of(&pool).with_context(of_pool)?;
-        let is_gateway = facts::is_for_gateway(&request.options);
-        let requested = match requested {
-            None if is_gateway => Some(chain.gateway_of(&pool)?),
-            requested => requested,
-        };
-        if let Some(ip) = requested {
-            refuse_ends(subnet, ip)?;
-        }
-        let (purpose, name) = if is_gateway {
-            refuse_last(pool.given, pool.id.range, requested)?;
-            (Purpose::Gateway, None)
+    pub(crate) fn request_address(self: &Arc<Self>, request: &AddressCall) -> Result<Answer> {
+        let pool = Pool::parse(&request.pool_id)?;
+        let requested = requests::address(&request.address, pool.subnet)?;
+        let chain = self.chain_of(&pool).with_context(|| named(&pool))?;
+        let (ip, new) = if facts::is_for_gateway(&request.options) {
+            let ip = requested.map_or_else(|| chain.gateway_of(&pool), Ok)?;
+            (ip, self.allocate_gateway(&pool, &chain, ip)?)
         } else {
-            (Purpose::Container, facts::name(&request.options))
-        };
-        // A gateway is its subnet's, whatever the networks of the subnet.
-        let is_the_networks = |ip: &IpAddr| {
-            // The chain gives its gateway to nobody.
-            let is_the_chains = pool.id.conflist.is_some() && chain.gateway == Some(*ip);
-            is_the_chains || self.held.share_gateway(&pool, *ip)
-        };
-        let (ip, held) = match requested.filter(|ip| is_gateway && is_the_networks(ip)) {
-            Some(ip) => (ip, None),
-            None => {
-                let held = self.new_held(&pool, &chain, purpose, requested.is_some(), name);
-                let ip = self.give(&held, &chain, requested).with_context(of_pool)?;
-                (ip, Some(held))
+            if let Some(ip) = requested {
+                refuse_ends(pool.subnet, ip)?;
             }
+            let (purpose, name) = (Purpose::Container, facts::name(&request.options));
+            let new =
+                self.new_allocation(&pool, &chain.network, purpose, requested.is_some(), name);
+            (self.give(&new, &chain, requested)?, Some(new))
         };
-        let address = format!("{ip}/{}", subnet.prefix_len());
+        let address = format!("{ip}/{}", pool.subnet.prefix_len());
         let answer = Answer::of(&json!({"Address": address, "Data": {}}));
-        Ok(answer.then(self.unless_delivered(held)))
+        Ok(answer.then(self.unless_delivered(new)))
+    }
+
+    /// Allocates a gateway, unless it is one already: it is its subnet's, whatever the networks of
+    /// the subnet.
+    fn allocate_gateway(
+        &self,
+        pool: &Pool,
+        chain: &PoolChain,
+        ip: IpAddr,
+    ) -> Result<Option<Arc<Allocation>>> {
+        refuse_ends(pool.subnet, ip)?;
+        refuse_only(pool, ip)?;
+        // A network configuration's chain gives its gateway to nobody.
+        let is_the_chains = pool.conflist.is_some() && chain.gateway == Some(ip);
+        if is_the_chains || self.allocations.share_gateway(pool, ip) {
+            return Ok(None);
+        }
+        let new = self.new_allocation(pool, &chain.network, Purpose::Gateway, true, None);
+        self.give(&new, chain, Some(ip))?;
+        Ok(Some(new))
     }
 
     /// Releases an attachment if Docker doesn't get the answer.
     pub(crate) fn unless_delivered(
         self: &Arc<Self>,
-        held: Option<Arc<Held>>,
+        new: Option<Arc<Allocation>>,
     ) -> impl FnOnce(bool) + Send + 'static {
         let driver = Arc::clone(self);
         move |is_delivered| {
-            if let Some(held) = held.filter(|_| !is_delivered) {
-                let (id, subnet) = (held.id.as_str(), held.pool.id.subnet);
+            if let Some(new) = new.filter(|_| !is_delivered) {
+                let (id, subnet) = (new.id.as_str(), new.pool.subnet);
                 tracing::warn!(id, %subnet, "Docker closed the connection before it got the answer");
                 // A failed release is repeated.
-                let _ = driver.release(&held);
+                let _ = driver.release(&new);
             }
         }
     }
@@ -88,44 +92,44 @@ impl IpamDriver {
     /// Reserves an address for an attachment: the requested one, or one that is free.
     fn give(
         &self,
-        held: &Arc<Held>,
+        new: &Arc<Allocation>,
         chain: &PoolChain,
         requested: Option<IpAddr>,
     ) -> Result<IpAddr> {
-        let given = match (requested, &held.pool.id.conflist) {
+        let given = match (requested, &new.pool.conflist) {
             (Some(ip), _) => {
-                self.begin(held, ip)?;
-                self.chains.add(held, chain, Some(ip))
+                let begun = self.begin(new, ip);
+                begun.and_then(|()| self.add(new, chain, Some(ip)))
             }
             (None, Some(_)) => {
-                self.held.add(Arc::clone(held), None, Phase::Adding);
-                self.chains.add(held, chain, None)
+                self.allocations.add(Arc::clone(new), None, Phase::Adding);
+                self.add(new, chain, None)
             }
-            (None, None) => self.give_lowest(held, chain),
+            (None, None) => self.give_lowest(new, chain),
         };
         match given {
             Ok(ip) => {
-                self.held.given(&held.id, ip);
+                self.allocations.given(&new.id, ip);
                 Ok(ip)
             }
             Err(error) => {
                 // A failed release is repeated.
-                let _ = self.release(held);
-                Err(error)
+                let _ = self.release(new);
+                Err(error.context(named(&new.pool)))
             }
         }
     }
 
     /// Begins with a requested address. One that is taken may be one that Docker doesn't have any
     /// more.
-    fn begin(&self, held: &Arc<Held>, ip: IpAddr) -> Result<()> {
-        let Err((other, phase)) = self.held.begin(held, ip) else {
+    fn begin(&self, new: &Arc<Allocation>, ip: IpAddr) -> Result<()> {
+        let Err((other, phase)) = self.allocations.begin(new, ip) else {
             return Ok(());
         };
         let is_released = matches!(phase, Phase::Releasing | Phase::Unreleased);
         if is_released || self.is_lost(&other, phase, ip) {
             self.release(&other)?;
-            if self.held.begin(held, ip).is_ok() {
+            if self.allocations.begin(new, ip).is_ok() {
                 return Ok(());
             }
         }
@@ -139,14 +143,14 @@ impl IpamDriver {
     /// True if Docker doesn't have an address of an earlier daemon or of a pool that it has given
     /// back: its container may have ended while there was no daemon. An address that Docker
     /// requested itself is asked about at once: the container that had it requests it again.
-    fn is_lost(&self, other: &Held, phase: Phase, ip: IpAddr) -> bool {
+    fn is_lost(&self, other: &Allocation, phase: Phase, ip: IpAddr) -> bool {
         let is_old = || other.is_older_than(self.arguments.unanswered_after);
         let is_earlier = other.since.is_none() && (other.is_requested || is_old());
         if !is_earlier && phase != Phase::Left {
             return false;
         }
-        let subnet = other.pool.id.subnet;
-        match self.ask_docker(ABOUT_ONE_ADDRESS) {
+        let subnet = other.pool.subnet;
+        match WholeAnswer::ask(&self.arguments.docker_socket, ABOUT_ONE_ADDRESS) {
             // A container that is being started isn't in the answer yet, but its network is.
             Ok(docker) if !is_earlier && docker.has_subnet(subnet) => false,
             Ok(docker) => docker.has_lost(other.purpose, subnet, ip),
@@ -159,26 +163,27 @@ impl IpamDriver {
 
     /// Reserves the lowest free address of a pool without a network configuration. As with Docker's
     /// own driver, a container that is restarted has the same address again.
-    fn give_lowest(&self, held: &Arc<Held>, chain: &PoolChain) -> Result<IpAddr> {
+    fn give_lowest(&self, new: &Arc<Allocation>, chain: &PoolChain) -> Result<IpAddr> {
+        let directory = self.arguments.data_dir.join(DIRECTORY);
         let mut after = None;
         for _ in 0..MOST_UNKNOWN {
-            let Some(ip) = self.held.begin_lowest(held, after) else {
+            let Some(ip) = self.allocations.begin_lowest(new, after) else {
                 break;
             };
-            let error = match self.chains.add(held, chain, Some(ip)) {
+            let error = match self.add(new, chain, Some(ip)) {
                 Ok(ip) => return Ok(ip),
                 Err(error) => error,
             };
-            let file = self.arguments.data_dir.join(DIRECTORY).join(ip.to_string());
-            if !file.exists() {
+            if !matches!(view::address(&directory, ip), Ok(Some(_))) {
                 return Err(error);
             }
             // Only a file has it: its record is lost, or can't be read.
+            let file = directory.join(ip.to_string());
             tracing::warn!(file = %file.display(), error = message(&error), "has no record");
-            self.held.forget(&held.id);
+            self.allocations.forget(&new.id);
             after = Some(ip);
         }
-        let given = held.pool.given.map_or(0, Interval::size);
+        let given = new.pool.given.map_or(0, Interval::size);
         bail!("no address left: all {given} are reserved")
     }
 
@@ -188,26 +193,31 @@ impl IpamDriver {
     /// # Errors
     ///
     /// The chain can't release it.
-    pub(crate) fn release_address(&self, request: &OfAddress) -> Result<Answer> {
-        let Some(pool) = self.known_pool(&request.pool_id) else {
+    pub(crate) fn release_address(&self, request: &AddressCall) -> Result<Answer> {
+        let Some(pool) = requests::known_pool(&request.pool_id) else {
             return Ok(Answer::nothing());
         };
-        let ip = requests::address(&request.address, pool.id.subnet)?;
+        let ip = requests::address(&request.address, pool.subnet)?;
         let ip = ip.context("Address is missing: it names what is to be released")?;
-        let held = self.held.find(&pool.text, ip).or_else(|| {
+        let find = || self.allocations.find(&pool, ip);
+        let found = find().or_else(|| {
             // Its record may be readable now.
             self.read_unread();
-            self.held.find(&pool.text, ip)
+            find()
         });
-        if let Some(held) = held {
-            if held.purpose == Purpose::Gateway {
-                self.held.leave_gateway(&held.id);
+        match found {
+            Some(found) if found.purpose == Purpose::Gateway => {
+                self.allocations.leave(|one| one.id == found.id);
                 self.sweep_soon();
-                return Ok(Answer::nothing());
             }
-            let released = self.release(&held);
-            released.with_context(|| format!("pool {}", pool.id.subnet))?;
+            Some(found) => self.release(&found).with_context(|| named(&pool))?,
+            None => {}
         }
         Ok(Answer::nothing())
     }
+}
+
+/// A pool in a message.
+fn named(pool: &Pool) -> String {
+    format!("pool {}", pool.subnet)
 }

@@ -5,17 +5,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use cni::{Error, NetworkConfig, NetworkName, Object};
-use ipam::{Interval, IpNet};
+use docker_records::pool::{DIRECTORY, range_of};
+use docker_records::pool_filter;
+use ipam::{IpNet, NO_GATEWAY};
 use serde_json::json;
-use serde_json::value::to_raw_value;
 
 use crate::command_line::CommandLine;
-use crate::ipam::pool::PoolId;
-use crate::ipam::pool_chain::PoolChain;
-use crate::pool_filter::{self, Wanted};
-
-/// The directory of the reservations of networks without a network configuration.
-pub(crate) const DIRECTORY: &str = "docker";
 
 /// The name of the chain's network of networks without a network configuration.
 const NETWORK: &str = "docker-local";
@@ -35,8 +30,15 @@ const DHCP: &str = "dhcp";
 /// endpoint to a namespace that no record names.
 pub(crate) const LEASES: &str = "ipam-da-dhcp";
 
-/// The configuration for all pools without a network configuration.
-pub(crate) fn own(arguments: &CommandLine) -> Object {
+/// The configuration for an address of a pool without a network configuration; without its address,
+/// for all of them. Its only pool is the address: any address of the subnet can be requested, also
+/// its own address and the gateway.
+pub(crate) fn own(arguments: &CommandLine, address: Option<(IpNet, IpAddr)>) -> Object {
+    // A pool's gateway can't be requested.
+    let pool = address.map(|(subnet, ip)| {
+        json!({"space": DIRECTORY, "subnet": subnet, "rangeStart": ip, "rangeEnd": ip,
+            "gateway": NO_GATEWAY, "requested-ip": ip})
+    });
     let mut config = Object::new();
     config.set("cniVersion", "1.1.0");
     config.set("name", NETWORK);
@@ -45,7 +47,8 @@ pub(crate) fn own(arguments: &CommandLine) -> Object {
         "ipam",
         &json!({
             "type": "ipam-delegated",
-            "delegates": [pool_filter::NAME, "ipam-da-host-local"],
+            "delegates": ["ipam-ds-static", "ipam-da-host-local"],
+            "pools": pool.as_slice(),
             "dataDir": arguments.data_dir,
             "stateDir": arguments.records(),
         }),
@@ -121,45 +124,6 @@ pub(crate) fn of_question(config: &Object, subnet: Option<IpNet>) -> Result<Netw
     parse(&config)
 }
 
-/// The configuration for one address of a pool, which this chain serves.
-///
-/// # Errors
-///
-/// The chain's configuration is wrong.
-pub(crate) fn of_address(
-    id: &PoolId,
-    chain: &PoolChain,
-    requested: Option<IpAddr>,
-) -> Result<NetworkConfig> {
-    let mut config = chain.config.clone();
-    // Docker may request an address of the pool that is not in the sub-pool.
-    let is_inside = |range: &IpNet| requested.is_none_or(|ip| range.contains(&ip));
-    let (subnet, range) = (id.subnet, id.range.filter(is_inside));
-    let directory = match &id.conflist {
-        None => DIRECTORY.to_owned(),
-        Some(name) => {
-            let mut runtime = Object::new();
-            if chain.is_given {
-                runtime.set("ipRanges", &[[range_of(subnet, range)]]);
-            }
-            if let Some(ip) = requested {
-                runtime.set("ips", &[format!("{ip}/{}", subnet.prefix_len())]);
-            }
-            config.set("runtimeConfig", &runtime);
-            name.to_string()
-        }
-    };
-    let wanted = Wanted {
-        subnet,
-        range,
-        requested,
-        directory,
-        is_own: id.conflist.is_none(),
-    };
-    config.set(pool_filter::KEY, &to_raw_value(&wanted)?);
-    Ok(parse(&config)?)
-}
-
 /// Parses a configuration that the daemon has built.
 ///
 /// # Errors
@@ -167,23 +131,6 @@ pub(crate) fn of_address(
 /// Code 7: a value in it is wrong.
 pub(crate) fn parse(config: &Object) -> Result<NetworkConfig, Error> {
     NetworkConfig::parse(serde_json::to_vec(config).expect("an object is JSON"))
-}
-
-/// A range, as `host-local` reads it.
-fn range_of(subnet: IpNet, range: Option<IpNet>) -> Object {
-    let mut object = Object::new();
-    object.set("subnet", &subnet.to_string());
-    if let Some(range) = range.map(Interval::from) {
-        let all = Interval::from(subnet);
-        // For an end of the subnet, the default is used: it leaves out the network's own address.
-        if range.first() != all.first() {
-            object.set("rangeStart", &range.first().to_string());
-        }
-        if range.last() != all.last() {
-            object.set("rangeEnd", &range.last().to_string());
-        }
-    }
-    object
 }
 
 #[cfg(test)]
@@ -198,6 +145,18 @@ mod tests {
         let config = of_conflist(&list, &"web".parse().unwrap(), Path::new("/r"));
         let config = config.map_err(|why| why.to_string())?;
         Ok(serde_json::to_string(&config).unwrap())
+    }
+
+    #[test]
+    fn without_a_configuration_the_requested_address_is_the_pool() {
+        let arguments = clap::Parser::parse_from(["daemon"]);
+        let address = ("10.1.0.0/24".parse().unwrap(), "10.1.0.0".parse().unwrap());
+        let config = serde_json::to_value(own(&arguments, Some(address))).unwrap();
+        assert_eq!(
+            config["ipam"]["pools"],
+            json!([{"gateway": "none", "rangeEnd": "10.1.0.0", "rangeStart": "10.1.0.0",
+                "requested-ip": "10.1.0.0", "space": "docker", "subnet": "10.1.0.0/24"}])
+        );
     }
 
     #[test]

@@ -10,17 +10,16 @@ use cni::{
     Attachment, ContainerId, DelegateName, Environment, Error, IpConfig, IpamResult, NetworkConfig,
     Object,
 };
+use docker_records::linked_plugins::LINKED;
+use docker_records::pool::Options;
+use docker_records::pool_filter::ranges;
+use docker_records::records::{AddressLine, IFNAME, Line};
 use ipam::{IpNet, Pools, Range};
 
-use crate::ipam::chain_config::{of_address, of_question};
+use crate::ipam::allocations::Allocation;
+use crate::ipam::chain_config::of_question;
 use crate::ipam::facts::cni_args;
-use crate::ipam::held::Held;
 use crate::ipam::plugins::{DelegateLog, LONGEST, for_plugins};
-use crate::ipam::pool_chain::PoolChain;
-use crate::ipam::requests::Options;
-use crate::linked_plugins::LINKED;
-use crate::pool_filter::ranges;
-use crate::records::{AddressLine, IFNAME, Line};
 
 /// The value of `CNI_NETNS`. Docker requests an address before the container's network namespace
 /// exists, so this is the host's, which no plugin of a chain enters.
@@ -56,26 +55,25 @@ impl Chains {
     /// The chain's. The attachment may hold something nevertheless.
     pub(crate) fn add(
         &self,
-        held: &Held,
-        chain: &PoolChain,
+        allocation: &Allocation,
+        config: &NetworkConfig,
         requested: Option<IpAddr>,
     ) -> Result<IpAddr> {
-        let id = &held.pool.id;
-        let config = of_address(id, chain, requested)?;
-        let args = cni_args(&id.options, held.name.as_deref());
-        let environment = self.environment_of(held.id.as_str(), &args);
+        let pool = &allocation.pool;
+        let args = cni_args(&pool.options, allocation.name.as_deref());
+        let environment = self.environment_of(allocation.id.as_str(), args);
         let line = Line::Address(AddressLine {
-            purpose: held.purpose,
-            pool: held.pool.text.clone(),
-            subnet: id.subnet,
+            purpose: allocation.purpose,
+            pool: pool.id(),
+            subnet: pool.subnet,
             address: requested,
-            name: held.name.clone(),
+            name: allocation.name.clone(),
         });
-        let chain = chain_of(&config, &environment)?.with_caller_line(line.to_raw());
-        let output = chain.add(&attachment(&held.id))?;
+        let chain = chain_of(config, &environment)?.with_caller_line(line.to_raw());
+        let output = chain.add(&attachment(&allocation.id))?;
         let result = IpamResult::read("the chain's result", output.json())?;
         let mut ips = result.ips.iter().map(IpConfig::ip);
-        let ip = ips.find(|ip| id.subnet.contains(ip));
+        let ip = ips.find(|ip| pool.subnet.contains(ip));
         let ip = ip.filter(|ip| requested.is_none_or(|requested| requested == *ip));
         ip.context("the chain gave no address of it")
     }
@@ -86,15 +84,14 @@ impl Chains {
     /// # Errors
     ///
     /// The chain's; the record can't be read.
-    pub(crate) fn del(&self, held: &Held) -> Result<()> {
-        let attachment = attachment(&held.id);
-        let record = record_of(&self.records, &held.network, &attachment);
+    pub(crate) fn del(&self, allocation: &Allocation) -> Result<()> {
+        let attachment = attachment(&allocation.id);
+        let record = record_of(&self.records, &allocation.network, &attachment);
         let Some(record) = record.with_context(|| format!("the record of {attachment}"))? else {
             return Ok(());
         };
-        let environment = self.environment_of(held.id.as_str(), "");
-        let plugins = Plugins::in_cni_path(&environment)?.and_linked(LINKED);
-        let chain = Chain::of_record(&record, &environment, plugins)?;
+        let plugins = Plugins::in_cni_path(&self.environment)?.and_linked(LINKED);
+        let chain = Chain::of_record(&record, &self.environment, plugins)?;
         Ok(configured(chain).del(&attachment)?)
     }
 
@@ -111,7 +108,7 @@ impl Chains {
         options: &Options,
     ) -> Result<Option<Vec<Range>>, Error> {
         let config = of_question(config, subnet)?;
-        let environment = self.environment_of(CHOICE, &cni_args(options, None));
+        let environment = self.environment_of(CHOICE, cni_args(options, None));
         let mut answers = chain_of(&config, &environment)?.dry_run(DelegateName::holds_nothing);
         let Some((name, last)) = answers.pop() else {
             return Ok(None);
@@ -133,14 +130,11 @@ impl Chains {
         Err(Error { msg, ..error })
     }
 
-    fn environment_of(&self, container_id: &str, args: &str) -> Environment {
+    fn environment_of(&self, container_id: &str, args: String) -> Environment {
         let environment = self.environment.clone();
-        let environment = environment.with("CNI_CONTAINERID", container_id);
-        if args.is_empty() {
-            environment
-        } else {
-            environment.with("CNI_ARGS", args)
-        }
+        environment
+            .with("CNI_CONTAINERID", container_id)
+            .with("CNI_ARGS", args)
     }
 }
 

@@ -2,8 +2,7 @@
 //! container.
 
 use anyhow::{Result, bail};
-
-use crate::ipam::requests::Options;
+use docker_records::pool::Options;
 
 /// The option that names the network configuration. It is no fact.
 const CONFLIST: &str = "conflist";

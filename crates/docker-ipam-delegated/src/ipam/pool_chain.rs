@@ -5,23 +5,24 @@ use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail, ensure};
 use cni::{NetworkName, Object, code};
+use docker_records::pool::{Options, Pool, range_of, whole};
+use docker_records::pool_filter::{self, Wanted};
 use ipam::{Interval, IpNet, NO_GATEWAY, Range};
 
+use crate::ipam::allocations::Allocation;
 use crate::ipam::chain_config;
 use crate::ipam::conflists;
 use crate::ipam::ipam_driver::IpamDriver;
-use crate::ipam::pool::{Pool, whole};
-use crate::ipam::requests::Options;
 
 /// The chain of a pool.
 #[derive(Debug)]
 pub(crate) struct PoolChain {
     /// Its configuration, without anything of one address.
-    pub(crate) config: Object,
+    config: Object,
     /// The name of its network, under which its attachments are recorded.
     pub(crate) network: NetworkName,
     /// True if the chain is told the subnet, false if its selectors choose it.
-    pub(crate) is_given: bool,
+    is_given: bool,
     /// The default gateway, if there is one. A chain of a network configuration gives it to nobody.
     pub(crate) gateway: Option<IpAddr>,
 }
@@ -33,7 +34,7 @@ impl PoolChain {
     ///
     /// The network configuration's pool has none.
     pub(crate) fn gateway_of(&self, pool: &Pool) -> Result<IpAddr> {
-        let name = pool.id.conflist.as_ref().map_or("", NetworkName::as_str);
+        let name = pool.conflist.as_ref().map_or("", NetworkName::as_str);
         self.gateway.with_context(|| {
             format!(
                 "conflist {name} has the gateway \"{NO_GATEWAY}\", and Docker needs one: --gateway, or \
@@ -41,9 +42,53 @@ impl PoolChain {
             )
         })
     }
+
+    /// The configuration for one address of a pool of this network configuration.
+    fn of_address(&self, name: &NetworkName, pool: &Pool, requested: Option<IpAddr>) -> Object {
+        // Docker may request an address of the pool that is not in the sub-pool.
+        let is_inside = |range: &IpNet| requested.is_none_or(|ip| range.contains(&ip));
+        let (subnet, range) = (pool.subnet, pool.range.filter(is_inside));
+        let mut runtime = Object::new();
+        if self.is_given {
+            runtime.set("ipRanges", &[[range_of(subnet, range)]]);
+        }
+        if let Some(ip) = requested {
+            runtime.set("ips", &[format!("{ip}/{}", subnet.prefix_len())]);
+        }
+        let wanted = Wanted {
+            subnet,
+            range,
+            requested,
+            directory: name.to_string(),
+        };
+        let mut config = self.config.clone();
+        config.set("runtimeConfig", &runtime);
+        config.set(pool_filter::KEY, &wanted);
+        config
+    }
 }
 
 impl IpamDriver {
+    /// ADD of an attachment by the chain of its pool; returns its address.
+    ///
+    /// # Errors
+    ///
+    /// The chain's. The attachment may have something nevertheless.
+    pub(crate) fn add(
+        &self,
+        allocation: &Allocation,
+        chain: &PoolChain,
+        requested: Option<IpAddr>,
+    ) -> Result<IpAddr> {
+        let pool = &allocation.pool;
+        let config = match &pool.conflist {
+            Some(name) => chain.of_address(name, pool, requested),
+            None => chain_config::own(&self.arguments, requested.map(|ip| (pool.subnet, ip))),
+        };
+        let config = chain_config::parse(&config)?;
+        self.chains.add(allocation, &config, requested)
+    }
+
     /// The chain of a pool, as it is configured now.
     ///
     /// # Errors
@@ -51,19 +96,18 @@ impl IpamDriver {
     /// There is no such network configuration; its selectors don't choose the pool's subnet, or
     /// have no address of its sub-pool.
     pub(crate) fn chain_of(&self, pool: &Pool) -> Result<PoolChain> {
-        let id = &pool.id;
-        let (config, is_given, gateway) = match &id.conflist {
+        let (config, is_given, gateway) = match &pool.conflist {
             None => {
                 // As with Docker's own driver, the lowest address that is given.
-                let lowest = pool.given.map_or(id.subnet.addr(), Interval::first);
-                (chain_config::own(&self.arguments), false, Some(lowest))
+                let lowest = pool.given.map(Interval::first);
+                (chain_config::own(&self.arguments, None), false, lowest)
             }
             Some(name) => {
                 let config = self.config_of(name)?;
-                let own = self.own_ranges(&config, &id.options)?;
-                let of_subnet: Vec<&Range> = of_subnet(&own, id.subnet).collect();
+                let own = self.own_ranges(&config, &pool.options)?;
+                let of_subnet: Vec<&Range> = of_subnet(&own, pool.subnet).collect();
                 if let Some(first) = of_subnet.first() {
-                    refuse_empty(&of_subnet, id.range)?;
+                    refuse_empty(&of_subnet, pool.range)?;
                     (config, false, first.gateway())
                 } else {
                     let gateway = self.given_gateway(name, &config, pool)?;
@@ -79,18 +123,12 @@ impl IpamDriver {
         })
     }
 
-    /// The ranges of the pools that the selectors of a configuration choose without a requested
-    /// subnet.
+    /// The configuration of this network configuration's chain, as it is now.
     ///
     /// # Errors
     ///
-    /// As [`Self::chain_of`].
-    pub(crate) fn chosen(&self, name: &NetworkName, options: &Options) -> Result<Vec<Range>> {
-        let config = self.config_of(name)?;
-        Ok(self.chains.ask(&config, None, options)?.unwrap_or_default())
-    }
-
-    fn config_of(&self, name: &NetworkName) -> Result<Object> {
+    /// There is no such network configuration, or it can't serve Docker.
+    pub(crate) fn config_of(&self, name: &NetworkName) -> Result<Object> {
         let list = conflists::find(&self.arguments.conf_dir, name.as_str())?;
         chain_config::of_conflist(&list, name, &self.arguments.records())
     }
@@ -112,8 +150,8 @@ impl IpamDriver {
         config: &Object,
         pool: &Pool,
     ) -> Result<Option<IpAddr>> {
-        let subnet = pool.id.subnet;
-        let Some(chosen) = self.chains.ask(config, Some(subnet), &pool.id.options)? else {
+        let subnet = pool.subnet;
+        let Some(chosen) = self.chains.ask(config, Some(subnet), &pool.options)? else {
             return Ok(whole(subnet)?.gateway());
         };
         let Some(found) = of_subnet(&chosen, subnet).next() else {

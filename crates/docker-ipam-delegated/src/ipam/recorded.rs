@@ -1,4 +1,4 @@
-//! Reads the records of earlier daemons: what they hold for Docker.
+//! Reads the records of earlier daemons: what they have allocated for Docker.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,14 +7,12 @@ use anyhow::{Context, Result};
 use chain::OwnRecord;
 use chain::record::{ListedRecord, RecordState, attachments, networks, records};
 use cni::{Attachment, NetworkName};
+use docker_records::pool::Pool;
+use docker_records::records::{IFNAME, Line, PREFIX};
 
-use crate::ipam::held::{Held, Phase};
+use crate::ipam::allocations::{Allocation, Phase};
 use crate::ipam::ipam_driver::IpamDriver;
-use crate::records::{IFNAME, Line};
 use crate::threads::lock;
-
-/// The start of the container IDs of the daemon.
-const PREFIX: &str = "docker-";
 
 impl IpamDriver {
     /// Reads all records. Those that can't be read now are read by [`Self::read_unread`].
@@ -61,7 +59,7 @@ impl IpamDriver {
             ..
         } = record;
         let id = attachment.container_id;
-        if self.is_of_this_process(id.as_str()) || self.held.has(&id) {
+        if self.is_of_this_process(id.as_str()) || self.allocations.has(&id) {
             return true;
         }
         let content = match content {
@@ -75,7 +73,7 @@ impl IpamDriver {
             return true;
         };
         let ip = line.address_in(&content);
-        let pool = match self.pool(&line.pool) {
+        let pool = match Pool::parse(&line.pool) {
             Ok(pool) => pool,
             Err(error) => {
                 tracing::warn!(%error, file = %file.display(), "its pool can't be read");
@@ -87,7 +85,7 @@ impl IpamDriver {
             // Docker never had it, or has given it back.
             _ => Phase::Unreleased,
         };
-        let held = Held {
+        let allocation = Allocation {
             id,
             pool,
             network,
@@ -97,7 +95,7 @@ impl IpamDriver {
             added: content.added,
             since: None,
         };
-        self.held.add(Arc::new(held), ip, phase);
+        self.allocations.add(Arc::new(allocation), ip, phase);
         true
     }
 

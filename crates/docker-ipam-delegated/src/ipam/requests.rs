@@ -1,12 +1,12 @@
 //! Docker's requests for pools and addresses: their bodies, in which a missing text is empty, and
 //! their values.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail, ensure};
 use cni::NetworkName;
-use ipam::{Interval, IpNet};
+use docker_records::pool::{Options, Pool};
+use ipam::IpNet;
 use serde::Deserialize;
 
 use crate::ipam::facts;
@@ -16,9 +16,6 @@ pub(crate) const LOCAL: &str = "ipam-delegated-local";
 
 /// The address space of networks that span nodes.
 pub(crate) const GLOBAL: &str = "ipam-delegated-global";
-
-/// Options, as Docker passes them on.
-pub(crate) type Options = BTreeMap<String, String>;
 
 /// Body of `IpamDriver.RequestPool`.
 #[derive(Debug, Default, Deserialize)]
@@ -40,7 +37,7 @@ pub(crate) struct ReleasePool {
 
 /// Body of `IpamDriver.RequestAddress` and `IpamDriver.ReleaseAddress`; a release has no options.
 #[derive(Debug, Deserialize)]
-pub(crate) struct OfAddress {
+pub(crate) struct AddressCall {
     #[serde(rename = "PoolID")]
     pub(crate) pool_id: String,
     #[serde(rename = "Address", default)]
@@ -102,6 +99,22 @@ impl PoolRequest {
             v6: request.v6,
         })
     }
+
+    /// The requested pool, with this subnet and sub-pool.
+    ///
+    /// # Errors
+    ///
+    /// They have no address to give.
+    pub(crate) fn pool(&self, subnet: IpNet, range: Option<IpNet>) -> Result<Pool> {
+        Pool::new(subnet, range, self.options.clone(), self.conflist.clone())
+    }
+}
+
+/// The pool of an ID that Docker gives back; `None`, with a warning, if the text is no ID.
+pub(crate) fn known_pool(id: &str) -> Option<Pool> {
+    let pool = Pool::parse(id);
+    pool.inspect_err(|error| tracing::warn!("released, and not known: {error:#}"))
+        .ok()
 }
 
 /// Host bits are dropped, as Go's `net.ParseCIDR` does.
@@ -146,19 +159,15 @@ pub(crate) fn refuse_ends(subnet: IpNet, ip: IpAddr) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a gateway that is the only address of the sub-pool.
+/// Refuses a gateway that is the only address of its sub-pool.
 ///
 /// # Errors
 ///
 /// The reason, naming the address.
-pub(crate) fn refuse_last(
-    given: Option<Interval>,
-    range: Option<IpNet>,
-    gateway: Option<IpAddr>,
-) -> Result<()> {
-    if let (Some(range), Some(only), Some(gateway)) = (range, given, gateway) {
+pub(crate) fn refuse_only(pool: &Pool, gateway: IpAddr) -> Result<()> {
+    if let (Some(range), Some(given)) = (pool.range, pool.given) {
         ensure!(
-            only.size() > 1 || !only.contains(gateway),
+            given.size() > 1 || !given.contains(gateway),
             "Address: {gateway} is the only address of the SubPool {range}; as the gateway, it \
              leaves none for containers: --gateway or --ip-range must be another"
         );

@@ -2,17 +2,15 @@
 //! executed for the endpoint inherits it, so it is held until the last of them has ended, even if
 //! the daemon was killed.
 
-use std::path::Path;
+use std::time::SystemTime;
 
-use anyhow::{Context, Result, anyhow};
-use chain::OwnRecord;
-use chain::record::{AttachmentRecord, RecordState, record_of};
-use cni::{Attachment, ContainerId, Environment, NetworkConfig, NetworkName};
+use anyhow::{Context, Result, anyhow, bail};
+use chain::record::{ListedRecord, RecordState};
+use cni::{Attachment, ContainerId, NetworkConfig};
+use docker_records::records::{EndpointLine, Line, PREFIX};
 use serde_json::value::RawValue;
 
 use crate::ipam::chains;
-use crate::network::plugin_list;
-use crate::records::{EndpointLine, Line};
 
 /// An endpoint.
 #[derive(Clone, Debug)]
@@ -29,6 +27,8 @@ pub(crate) struct Endpoint {
     pub(crate) result: Option<Box<RawValue>>,
     /// True if all plugins have succeeded, and Docker has not given it back.
     pub(crate) is_made: bool,
+    /// The start of its ADD.
+    pub(crate) added: SystemTime,
 }
 
 /// The attachment of the endpoint of this ID.
@@ -38,70 +38,40 @@ pub(crate) struct Endpoint {
 /// The ID is none.
 pub(crate) fn attachment(endpoint_id: &str) -> Result<Attachment> {
     let is_id = !endpoint_id.is_empty() && endpoint_id.bytes().all(|b| b.is_ascii_alphanumeric());
-    let id = format!("docker-{endpoint_id}").parse::<ContainerId>().ok();
+    let id = format!("{PREFIX}{endpoint_id}").parse::<ContainerId>().ok();
     let id = id.filter(|_| is_id);
     let id = id.with_context(|| format!("EndpointID: {endpoint_id:?} is no ID"))?;
     Ok(chains::attachment(&id))
 }
 
 impl Endpoint {
-    /// The endpoint of this ID; `None` if it has no record, or an empty one.
-    ///
-    /// # Errors
-    ///
-    /// The record can't be read.
-    pub(crate) fn read(records: &Path, network: &NetworkName, id: &str) -> Result<Option<Self>> {
-        let Some(record) = record_of(records, network, &attachment(id)?)? else {
-            return Ok(None);
-        };
-        let content = record.content.map_err(|reason| anyhow!(reason));
-        let endpoint = content.and_then(Self::of);
-        Ok(Some(
-            endpoint.with_context(|| record.file.display().to_string())?,
-        ))
-    }
-
     /// The endpoint of a record.
     ///
     /// # Errors
     ///
-    /// It is the record of something else.
-    pub(crate) fn of(record: AttachmentRecord) -> Result<Self> {
-        let Some(Line::Endpoint(line)) = Line::of(&record) else {
-            return Err(anyhow!("it names no endpoint of Docker's"));
-        };
-        let is_made = record.state == RecordState::Added;
-        Ok(Self {
-            line,
-            config: record.config().context("it has no configuration")?,
-            result: record.answer().map(ToOwned::to_owned),
-            netns: record.netns,
-            args: record.args,
-            is_made,
-        })
+    /// The record can't be read, or is that of something else.
+    pub(crate) fn of(record: ListedRecord) -> Result<Self> {
+        let file = record.file.display().to_string();
+        let content = record.content.map_err(|reason| anyhow!(reason));
+        let endpoint = content.and_then(|content| {
+            let Some(Line::Endpoint(line)) = Line::of(&content) else {
+                bail!("it names no endpoint of Docker's");
+            };
+            Ok(Self {
+                line,
+                config: content.config().context("it has no configuration")?,
+                result: content.answer().map(ToOwned::to_owned),
+                netns: content.netns,
+                args: content.args,
+                is_made: content.state == RecordState::Added,
+                added: content.added,
+            })
+        });
+        endpoint.context(file)
     }
 
     /// The container ID that its plugins are told.
     pub(crate) fn container_id(&self) -> String {
-        format!("docker-{}", self.line.id)
-    }
-
-    /// Creates the record, before the endpoint is made.
-    ///
-    /// # Errors
-    ///
-    /// There is one; it can't be written.
-    pub(crate) fn begin(&self, records: &Path, environment: &Environment) -> Result<OwnRecord> {
-        let environment = environment.clone();
-        Ok(OwnRecord::begin(
-            records,
-            &self.config,
-            &attachment(&self.line.id)?,
-            &plugin_list::names(&self.config)?,
-            &environment
-                .with("CNI_NETNS", &self.netns)
-                .with("CNI_ARGS", &self.args),
-            Line::Endpoint(self.line.clone()).to_raw(),
-        )?)
+        format!("{PREFIX}{}", self.line.id)
     }
 }

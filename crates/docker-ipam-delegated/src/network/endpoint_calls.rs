@@ -2,11 +2,13 @@
 //! configuration's plugins make the interface that Docker takes into the container.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
 use chain::OwnRecord;
-use chain::record::{networks, record_of};
-use cni::{NetworkConfig, NetworkName};
+use chain::record::{ListedRecord, networks, record_of};
+use cni::NetworkConfig;
+use docker_records::records::{EndpointLine, Line, PortMapping};
 use ipam::IpNet;
 use serde_json::json;
 
@@ -23,7 +25,6 @@ use crate::network::network_bodies::{CreateEndpoint, Interface, OfEndpoint};
 use crate::network::network_driver::{Network, NetworkDriver};
 use crate::network::plugin_list;
 use crate::network::ports;
-use crate::records::{EndpointLine, PortMapping};
 use crate::threads::lock;
 
 impl NetworkDriver {
@@ -69,13 +70,22 @@ impl NetworkDriver {
     /// Creates the record of an endpoint, unless another one publishes a port of the same number.
     fn begin(&self, endpoint: &Endpoint) -> Result<OwnRecord> {
         let ports = &endpoint.line.ports;
-        if ports.is_empty() {
-            return endpoint.begin(&self.records, &self.environment);
-        }
         // Until the record is written, no other endpoint is created with a port.
-        let _publishing = lock(&self.publishing);
-        ports::refuse_published(ports, &self.endpoints_if(|_| true)?)?;
-        endpoint.begin(&self.records, &self.environment)
+        let _publishing = (!ports.is_empty()).then(|| lock(&self.publishing));
+        if !ports.is_empty() {
+            ports::refuse_published(ports, &self.endpoints()?)?;
+        }
+        let environment = self.environment.clone();
+        Ok(OwnRecord::begin(
+            &self.records,
+            &endpoint.config,
+            &attachment(&endpoint.line.id)?,
+            &plugin_list::names(&endpoint.config)?,
+            &environment
+                .with("CNI_NETNS", &endpoint.netns)
+                .with("CNI_ARGS", &endpoint.args),
+            Line::Endpoint(endpoint.line.clone()).to_raw(),
+        )?)
     }
 
     /// Makes an endpoint, and returns the answer.
@@ -102,8 +112,9 @@ impl NetworkDriver {
     ///
     /// Those of the failed plugins.
     pub(crate) fn delete_endpoint(&self, request: &OfEndpoint) -> Result<Answer> {
-        if let Some(network) = self.configuration_of(&request.endpoint_id)? {
-            self.end_endpoint(&network, &request.endpoint_id)?;
+        let id = &request.endpoint_id;
+        if let Some(record) = self.record_of(id)? {
+            self.end_endpoint(&record.network, id)?;
         }
         Ok(Answer::nothing())
     }
@@ -147,29 +158,24 @@ impl NetworkDriver {
     ///
     /// The interface can't be moved back.
     pub(crate) fn leave(&self, request: &OfEndpoint) -> Result<Answer> {
-        self.take_back(&request.endpoint_id)?;
-        Ok(Answer::nothing())
-    }
-
-    /// Moves the interface of an endpoint back into the endpoint's own namespace.
-    fn take_back(&self, id: &str) -> Result<()> {
-        let Some(network) = self.configuration_of(id)? else {
-            return Ok(());
-        };
-        match OwnRecord::open(&self.records, &network, &attachment(id)?)? {
-            Some(record) => Namespace::of(id).move_back(&self.execution(Some(&record)), &[]),
-            None => Ok(()),
+        let id = &request.endpoint_id;
+        if let Some(ListedRecord {
+            network,
+            attachment,
+            ..
+        }) = self.record_of(id)?
+            && let Some(record) = OwnRecord::open(&self.records, &network, &attachment)?
+        {
+            Namespace::of(id).move_back(&self.execution(Some(&record)), &[])?;
         }
+        Ok(Answer::nothing())
     }
 
     /// The endpoint that a call names, if it is made completely.
     fn endpoint(&self, request: &OfEndpoint) -> Result<Endpoint> {
         self.network(&request.network_id)?;
         let id = &request.endpoint_id;
-        let endpoint = match self.configuration_of(id)? {
-            Some(network) => Endpoint::read(&self.records, &network, id)?,
-            None => None,
-        };
+        let endpoint = self.record_of(id)?.map(Endpoint::of).transpose()?;
         let is_of_call =
             |endpoint: &Endpoint| endpoint.line.network == request.network_id && endpoint.is_made;
         endpoint.filter(is_of_call).with_context(|| {
@@ -177,12 +183,12 @@ impl NetworkDriver {
         })
     }
 
-    /// The name of the network configuration of an endpoint; `None` if it has no record.
-    fn configuration_of(&self, id: &str) -> Result<Option<NetworkName>> {
+    /// The record of an endpoint; `None` if it has none.
+    fn record_of(&self, id: &str) -> Result<Option<ListedRecord>> {
         let attachment = attachment(id)?;
         for network in networks(&self.records)? {
-            if record_of(&self.records, &network, &attachment)?.is_some() {
-                return Ok(Some(network));
+            if let Some(record) = record_of(&self.records, &network, &attachment)? {
+                return Ok(Some(record));
             }
         }
         Ok(None)
@@ -222,6 +228,7 @@ fn new_endpoint(
         args: facts::cni_args(&network.options, None),
         result: None,
         is_made: false,
+        added: SystemTime::now(),
     }
 }
 

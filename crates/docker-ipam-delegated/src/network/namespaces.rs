@@ -8,12 +8,11 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use chain::Execution;
 use chain::record::is_namespace;
+use docker_records::records::{IFNAME, PREFIX};
 use ipam::IpNet;
 use rustix::io::Errno;
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-
-use crate::records::IFNAME;
 
 /// The namespace of an endpoint, and the name of its interface outside.
 #[derive(Clone, Debug)]
@@ -28,7 +27,7 @@ impl Namespace {
         // An interface's name has 15 bytes.
         let start: String = endpoint_id.chars().take(12).collect();
         Self {
-            name: format!("docker-{endpoint_id}"),
+            name: format!("{PREFIX}{endpoint_id}"),
             outside: format!("cni{start}"),
         }
     }
@@ -132,8 +131,16 @@ impl Namespace {
         Ok(())
     }
 
-    fn is_there(&self) -> Result<bool> {
-        is_there(Path::new(&self.path())).with_context(|| self.path())
+    /// True if the namespace exists.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error: it is unknown.
+    pub(crate) fn is_there(&self) -> Result<bool> {
+        match is_namespace(Path::new(&self.path())) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            looked => looked.with_context(|| self.path()),
+        }
     }
 
     /// True if the interface is in the host's namespace.
@@ -145,18 +152,6 @@ impl Namespace {
     fn ip(&self, execution: &Execution<'_>, lines: &str) -> Result<()> {
         let options = ["-force", "-netns", &self.name, "-batch", "-"];
         ip(execution, &options, lines)
-    }
-}
-
-/// True if there is a namespace at this path.
-///
-/// # Errors
-///
-/// An I/O error: it is unknown.
-pub(crate) fn is_there(path: &Path) -> io::Result<bool> {
-    match is_namespace(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        looked => looked,
     }
 }
 

@@ -63,8 +63,10 @@ impl NetworkDriver {
     /// An endpoint of the network can't be undone.
     pub(crate) fn delete_network(&self, request: &OfNetwork) -> Result<Answer> {
         let id = &request.network_id;
+        let mut endpoints = self.endpoints()?;
+        endpoints.retain(|endpoint| endpoint.line.network == *id);
         let mut undone = Ok(());
-        for endpoint in self.endpoints_of_network(id)? {
+        for endpoint in endpoints {
             tracing::warn!(endpoint.line.id, "undone, since its network is deleted");
             undone = undone.and(self.end_endpoint(endpoint.config.name(), &endpoint.line.id));
         }

@@ -9,14 +9,14 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail, ensure};
 use chain::{Execution, OwnRecord};
 use cni::{Environment, NetworkName};
+use docker_records::pool::Options;
+use docker_records::records::ENDPOINTS;
 use serde::{Deserialize, Serialize};
 use state_files::{StateFolder, names_in};
 
 use crate::command_line::CommandLine;
-use crate::docker::engine::Engine;
+use crate::docker::whole_answer::WholeAnswer;
 use crate::ipam::plugins::{LONGEST, for_plugins};
-use crate::ipam::requests::Options;
-use crate::records::ENDPOINTS;
 
 /// The folder of the networks' files in the daemon's state folder.
 const NETWORKS: &str = "networks";
@@ -80,12 +80,12 @@ impl NetworkDriver {
     /// Its file can't be read.
     pub(crate) fn find_network(&self, id: &str) -> Result<Option<Network>> {
         let file = file_of(id)?;
-        let of_file = || self.path.join(&file).display().to_string();
-        match self.folder.read(&file) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).with_context(of_file),
-            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes).with_context(of_file)?)),
-        }
+        let read = match self.folder.read(&file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => Err(error.into()),
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(anyhow::Error::from),
+        };
+        read.with_context(|| self.folder.path_of(&file).display().to_string())
     }
 
     /// The network of this ID.
@@ -123,8 +123,8 @@ impl NetworkDriver {
     /// An I/O error.
     pub(crate) fn remove_network(&self, id: &str) -> Result<()> {
         let file = file_of(id)?;
-        let of_file = || self.path.join(&file).display().to_string();
-        self.folder.remove(&file).with_context(of_file)
+        let removed = self.folder.remove(&file);
+        removed.with_context(|| self.folder.path_of(&file).display().to_string())
     }
 
     /// The IDs of the networks that were created at least this long ago.
@@ -142,7 +142,7 @@ impl NetworkDriver {
     }
 
     /// Forgets those of these networks that Docker doesn't have. They hold nothing themselves.
-    pub(crate) fn sweep_networks(&self, networks: &[String], docker: &Engine) {
+    pub(crate) fn sweep_networks(&self, networks: &[String], docker: &WholeAnswer) {
         for id in networks {
             if docker.has_lost_network(id) {
                 tracing::warn!(network = id, "forgotten: Docker doesn't have it");

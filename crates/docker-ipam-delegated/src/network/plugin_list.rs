@@ -1,11 +1,10 @@
 //! Runs the plugins of a network configuration list, as runtimes do: ADD in order, DEL in
 //! reverse order. Specification, section 3, "Execution of Network Configurations".
 
-use std::path::Path;
-
 use anyhow::{Context, Result, ensure};
 use chain::{Execution, SearchPath};
 use cni::{Command, DelegateName, Environment, NetworkConfig, Object};
+use docker_records::records::{EndpointLine, IFNAME};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -13,8 +12,7 @@ use crate::http::refusal::message;
 use crate::ipam::chain_config::{LEASES, parse};
 use crate::ipam::plugins::DelegateLog;
 use crate::network::endpoint::Endpoint;
-use crate::network::namespaces::is_there;
-use crate::records::{EndpointLine, IFNAME};
+use crate::network::namespaces::Namespace;
 
 /// The capability of a plugin that publishes ports (CNI's `CONVENTIONS.md`).
 const PORT_MAPPINGS: &str = "portMappings";
@@ -102,8 +100,7 @@ fn call(
     config: &Object,
     endpoint: &Endpoint,
 ) -> Result<Option<Box<RawValue>>> {
-    let netns = &endpoint.netns;
-    let is_there = is_there(Path::new(netns)).with_context(|| netns.clone())?;
+    let is_there = Namespace::of(&endpoint.line.id).is_there()?;
     let environment = execution
         .environment
         .clone()
@@ -111,7 +108,7 @@ fn call(
         .with("CNI_IFNAME", IFNAME)
         .with("CNI_ARGS", &endpoint.args)
         // Empty for a missing namespace: DEL must work without one.
-        .with("CNI_NETNS", if is_there { netns } else { "" });
+        .with("CNI_NETNS", if is_there { &endpoint.netns } else { "" });
     let execution = Execution {
         environment: &environment,
         ..*execution
@@ -200,10 +197,12 @@ fn given_addresses(ipam: &Object, addresses: &[(String, String)]) -> Object {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use serde_json::Value;
 
     use super::*;
-    use crate::records::PortMapping;
+    use docker_records::records::PortMapping;
 
     fn list() -> NetworkConfig {
         let list = json!({"cniVersion": "1.0.0", "name": "net", "plugins": []});
@@ -226,6 +225,7 @@ mod tests {
             args: String::new(),
             result: None,
             is_made: false,
+            added: SystemTime::UNIX_EPOCH,
         }
     }
 

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use anyhow::{Context, Result, ensure};
+use docker_records::records::PortMapping;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::go_json::without_nulls;
 use crate::network::endpoint::Endpoint;
-use crate::records::PortMapping;
 
 /// The option of the published ports (`netlabel.PortMap`).
 const OPTION: &str = "com.docker.network.portmap";
@@ -35,15 +34,9 @@ struct PortBinding {
 ///
 /// A port of the host is missing, or is one of several.
 pub(crate) fn published(options: &BTreeMap<String, Value>) -> Result<Vec<PortMapping>> {
-    let Some(value) = options.get(OPTION) else {
-        return Ok(Vec::new());
-    };
-    let bindings = without_nulls(value.clone());
-    if bindings.is_null() {
-        return Ok(Vec::new());
-    }
-    let bindings: Vec<PortBinding> = serde_json::from_value(bindings).context(OPTION)?;
-    bindings.into_iter().map(mapping).collect()
+    let bindings = options.get(OPTION).cloned().unwrap_or_default();
+    let bindings: Option<Vec<PortBinding>> = serde_json::from_value(bindings).context(OPTION)?;
+    bindings.into_iter().flatten().map(mapping).collect()
 }
 
 /// Refuses a port of the host that another endpoint publishes.

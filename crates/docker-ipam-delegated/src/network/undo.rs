@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use chain::OwnRecord;
-use chain::record::{ListedRecord, RecordState, attachments, networks, records};
+use chain::record::{ListedRecord, RecordState, attachments, networks, record_of, records};
 use cni::NetworkName;
+use docker_records::records::PREFIX;
 
-use crate::docker::engine::Engine;
+use crate::docker::whole_answer::WholeAnswer;
 use crate::http::refusal::message;
 use crate::network::cni_result::CniResult;
 use crate::network::endpoint::{Endpoint, attachment};
@@ -16,9 +17,6 @@ use crate::network::namespaces::Namespace;
 use crate::network::network_driver::NetworkDriver;
 use crate::network::plugin_list;
 use crate::threads::lock;
-
-/// The start of the container IDs of endpoints.
-const PREFIX: &str = "docker-";
 
 impl NetworkDriver {
     /// Undoes the endpoint of this ID, if it exists, after the call that works on it.
@@ -39,10 +37,12 @@ impl NetworkDriver {
     }
 
     fn undo(&self, network: &NetworkName, id: &str) -> Result<()> {
-        let Some(record) = OwnRecord::open(&self.records, network, &attachment(id)?)? else {
+        let attachment = attachment(id)?;
+        let Some(record) = OwnRecord::open(&self.records, network, &attachment)? else {
             return Ok(());
         };
-        if let Some(endpoint) = Endpoint::read(&self.records, network, id)? {
+        if let Some(listed) = record_of(&self.records, network, &attachment)? {
+            let endpoint = Endpoint::of(listed)?;
             record.note_deleting();
             let execution = self.execution(Some(&record));
             let namespace = Namespace::of(id);
@@ -92,54 +92,43 @@ impl NetworkDriver {
         lock(&self.unfinished).clone()
     }
 
-    /// The endpoints of a network of Docker's.
+    /// The endpoints whose ADD began at least this long ago.
+    pub(crate) fn endpoints_of_age(&self, age: Duration) -> Vec<Endpoint> {
+        let mut endpoints = self.endpoints().unwrap_or_else(|error| {
+            tracing::warn!("records of endpoints can't be read: {error:#}");
+            Vec::new()
+        });
+        let is_old = |endpoint: &Endpoint| endpoint.added.elapsed().is_ok_and(|since| since >= age);
+        endpoints.retain(is_old);
+        endpoints
+    }
+
+    /// The endpoints whose records can be read.
     ///
     /// # Errors
     ///
     /// An I/O error of the folder of records.
-    pub(crate) fn endpoints_of_network(&self, id: &str) -> Result<Vec<Endpoint>> {
-        let mut endpoints = self.endpoints_if(|_| true)?;
-        endpoints.retain(|endpoint| endpoint.line.network == id);
-        Ok(endpoints)
-    }
-
-    /// The endpoints whose ADD began at least this long ago.
-    pub(crate) fn endpoints_of_age(&self, age: Duration) -> Vec<Endpoint> {
-        let is_old = |record: &ListedRecord| {
-            let added = record.content.as_ref().map(|content| content.added);
-            let since = added.map(|added| added.elapsed().ok());
-            since.is_ok_and(|since| since.is_some_and(|since| since >= age))
-        };
-        self.endpoints_if(is_old).unwrap_or_else(|error| {
-            tracing::warn!("records of endpoints can't be read: {error:#}");
-            Vec::new()
-        })
-    }
-
-    /// The endpoints whose records are meant, and can be read.
-    pub(crate) fn endpoints_if(
-        &self,
-        is_meant: impl Fn(&ListedRecord) -> bool,
-    ) -> Result<Vec<Endpoint>> {
+    pub(crate) fn endpoints(&self) -> Result<Vec<Endpoint>> {
         let mut endpoints = Vec::new();
         for network in networks(&self.records)? {
             let listed = records(&self.records, &network)?.into_iter();
-            let meant = listed.filter(|record| is_meant(record));
-            let contents = meant.filter_map(|record| record.content.ok());
-            endpoints.extend(contents.filter_map(|content| Endpoint::of(content).ok()));
+            endpoints.extend(listed.filter_map(|record| Endpoint::of(record).ok()));
         }
         Ok(endpoints)
     }
 
     /// Marks those of these endpoints for their undo that Docker's answer doesn't name.
-    pub(crate) fn sweep_endpoints(&self, endpoints: &[Endpoint], docker: &Engine) {
-        for endpoint in endpoints {
-            let id = &endpoint.line.id;
-            if docker.has_lost_endpoint(id) {
-                tracing::warn!(endpoint = id, "is undone: Docker doesn't have it");
-                let key = (endpoint.config.name().clone(), id.clone());
-                lock(&self.unfinished).insert(key);
-            }
+    pub(crate) fn sweep_endpoints(&self, mut endpoints: Vec<Endpoint>, docker: &WholeAnswer) {
+        endpoints.retain(|endpoint| docker.has_lost_endpoint(&endpoint.line.id));
+        for endpoint in &endpoints {
+            tracing::warn!(endpoint.line.id, "is undone: Docker doesn't have it");
         }
+        self.undo_later(&endpoints);
+    }
+
+    /// Puts endpoints into the list of those that are to be undone.
+    pub(crate) fn undo_later(&self, endpoints: &[Endpoint]) {
+        let key = |endpoint: &Endpoint| (endpoint.config.name().clone(), endpoint.line.id.clone());
+        lock(&self.unfinished).extend(endpoints.iter().map(key));
     }
 }

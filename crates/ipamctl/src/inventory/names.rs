@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use chain::record::AttachmentRecord;
 use cni::Args;
-use docker_ipam_delegated::records::{Line, Purpose};
+use docker_records::records::{Line, Purpose};
 use serde::{Serialize, Serializer};
 
 use crate::output::joined;

@@ -1,30 +1,40 @@
 //! A pool, which is its ID: a JSON text that Docker stores and passes back with each call.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
 use cni::{NetworkName, Object};
 use ipam::{Interval, IpNet, Range};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::ipam::requests::Options;
+/// The directory of the reservations of pools without a network configuration.
+pub const DIRECTORY: &str = "docker";
 
-/// The ID. Identical requests have identical IDs, so several networks may have the same one.
+/// Options, as Docker passes them on.
+pub type Options = BTreeMap<String, String>;
+
+/// A pool. Identical requests have identical pools, so several networks may have the same one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PoolId {
+pub struct Pool {
     /// The subnet.
-    pub(crate) subnet: IpNet,
+    pub subnet: IpNet,
     /// The sub-pool: addresses are given from this part, unless Docker requests another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) range: Option<IpNet>,
+    pub range: Option<IpNet>,
     /// The network's options, which are facts for the chain.
     #[serde(default, skip_serializing_if = "Options::is_empty")]
-    pub(crate) options: Options,
+    pub options: Options,
     /// The network configuration whose chain serves the pool. It is read at each request.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "conflist_name"
     )]
-    pub(crate) conflist: Option<NetworkName>,
+    pub conflist: Option<NetworkName>,
+    /// The addresses that are given without request; `None` if a network configuration has the
+    /// pool, whose allocator chooses then.
+    #[serde(skip)]
+    pub given: Option<Interval>,
 }
 
 /// The name of the network configuration. Earlier versions wrote an object, with a copy of the
@@ -40,56 +50,74 @@ fn conflist_name<'de, D: Deserializer<'de>>(source: D) -> Result<Option<NetworkN
     Ok(Some(name))
 }
 
-/// A pool.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Pool {
-    /// The ID, as Docker gets it.
-    pub(crate) text: String,
-    /// The ID.
-    pub(crate) id: PoolId,
-    /// The addresses that are given without request; `None` if a network configuration has the
-    /// pool, whose allocator chooses then.
-    pub(crate) given: Option<Interval>,
-}
-
 impl Pool {
+    /// A pool of these values.
+    ///
+    /// # Errors
+    ///
+    /// Without a network configuration, the subnet or the range has no address to give.
+    pub fn new(
+        subnet: IpNet,
+        range: Option<IpNet>,
+        options: Options,
+        conflist: Option<NetworkName>,
+    ) -> Result<Self> {
+        let given = match &conflist {
+            None => Some(given_of(subnet, range)?),
+            Some(_) => None,
+        };
+        Ok(Self {
+            subnet,
+            range,
+            options,
+            conflist,
+            given,
+        })
+    }
+
     /// The pool of this ID, which this version or an earlier one has made.
     ///
     /// # Errors
     ///
     /// The text is no ID, or its values are wrong.
-    pub(crate) fn parse(text: &str) -> Result<Self> {
-        let id = serde_json::from_str(text);
-        Self::of(id.with_context(|| format!("PoolID: {text:?} is no pool of this daemon"))?)
+    pub fn parse(id: &str) -> Result<Self> {
+        let read: Self = serde_json::from_str(id)
+            .with_context(|| format!("PoolID: {id:?} is no pool of this daemon"))?;
+        Self::new(read.subnet, read.range, read.options, read.conflist)
     }
 
-    /// The pool of this ID.
-    ///
-    /// # Errors
-    ///
-    /// A wrong value.
-    pub(crate) fn of(id: PoolId) -> Result<Self> {
-        let given = match &id.conflist {
-            None => Some(given_of(id.subnet, id.range)?),
-            Some(_) => None,
-        };
-        Ok(Self {
-            text: serde_json::to_string(&id).expect("an ID is JSON"),
-            id,
-            given,
-        })
+    /// The ID, as Docker gets it.
+    pub fn id(&self) -> String {
+        serde_json::to_string(self).expect("a pool is JSON")
     }
 
     /// True if an address of this pool may be one of the other pool's: both have their reservations
     /// in the same directories.
-    pub(crate) fn shares_addresses_with(&self, other: &Self) -> bool {
-        self.id.conflist == other.id.conflist
+    pub fn shares_addresses_with(&self, other: &Self) -> bool {
+        self.conflist == other.conflist
     }
 
     /// True if the pools are of the same subnet, and share its addresses.
-    pub(crate) fn shares_subnet_with(&self, other: &Self) -> bool {
-        self.id.subnet == other.id.subnet && self.shares_addresses_with(other)
+    pub fn shares_subnet_with(&self, other: &Self) -> bool {
+        self.subnet == other.subnet && self.shares_addresses_with(other)
     }
+}
+
+/// A range of a subnet, or of a part of it, as `host-local` reads it.
+pub fn range_of(subnet: IpNet, part: Option<IpNet>) -> Object {
+    let mut range = Object::new();
+    range.set("subnet", &subnet);
+    if let Some(part) = part.map(Interval::from) {
+        let all = Interval::from(subnet);
+        // For an end of the subnet, the default is used: it leaves out the network's own address.
+        if part.first() != all.first() {
+            range.set("rangeStart", &part.first());
+        }
+        if part.last() != all.last() {
+            range.set("rangeEnd", &part.last());
+        }
+    }
+    range
 }
 
 /// The range of a whole subnet, with the default gateway.
@@ -97,10 +125,8 @@ impl Pool {
 /// # Errors
 ///
 /// Code 7: the subnet has no address to give.
-pub(crate) fn whole(subnet: IpNet) -> Result<Range, cni::Error> {
-    let mut keys = Object::new();
-    keys.set("subnet", &subnet);
-    Range::read("Pool", &keys)
+pub fn whole(subnet: IpNet) -> Result<Range, cni::Error> {
+    Range::read("Pool", &range_of(subnet, None))
 }
 
 /// The addresses of a subnet, or of a part of it, that are given without request: neither the
@@ -121,7 +147,7 @@ mod tests {
     use super::*;
 
     fn id(text: &str) -> String {
-        Pool::parse(text).unwrap().text
+        Pool::parse(text).unwrap().id()
     }
 
     #[test]

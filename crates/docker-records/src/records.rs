@@ -16,6 +16,9 @@ pub const RECORDS: &str = "records";
 /// The folder below the daemon's state folder with the records of endpoints.
 pub const ENDPOINTS: &str = "endpoints";
 
+/// The start of the container IDs in the daemon's records.
+pub const PREFIX: &str = "docker-";
+
 /// The name of the interface in every record.
 pub const IFNAME: &str = "eth0";
 
@@ -98,7 +101,7 @@ impl Line {
     }
 
     /// The line as it is written.
-    pub(crate) fn to_raw(&self) -> Box<RawValue> {
+    pub fn to_raw(&self) -> Box<RawValue> {
         to_raw_value(self).expect("a line is JSON")
     }
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use docker_records::records::Purpose;
 use ipam::IpNet;
 use serde::de::DeserializeOwned;
 use tokio::runtime::Builder;
@@ -15,7 +16,6 @@ use tokio::time::timeout;
 
 use crate::docker::answers::{Endpoint, Listed, Network, Running};
 use crate::docker::api::get as get_json;
-use crate::records::Purpose;
 
 /// Docker's own IPAM drivers. Under which name Docker knows this daemon, the daemon can't be sure:
 /// that of its socket, or of a file in `/etc/docker/plugins`.
@@ -23,7 +23,7 @@ const DOCKERS_OWN: [&str; 2] = ["default", "null"];
 
 /// Docker's whole answer.
 #[derive(Debug, Default)]
-pub(crate) struct Engine {
+pub(crate) struct WholeAnswer {
     /// The networks whose addresses this daemon may have given.
     networks: Vec<Network>,
     /// The IDs of all networks.
@@ -37,7 +37,7 @@ pub(crate) struct Engine {
     ips_of_lost: BTreeSet<IpAddr>,
 }
 
-impl Engine {
+impl WholeAnswer {
     /// Asks Docker on this socket.
     ///
     /// # Errors

@@ -20,15 +20,15 @@ const NONE: &str = r#"{"Id":"0","IPAM":{"Driver":"default","Config":[]},"Contain
 const RUNNING: &str = r#"{"Names":["/web"],"NetworkSettings":{"Networks":{"n":{
     "NetworkID":"9a","EndpointID":"e7","IPAddress":"10.89.0.7","GlobalIPv6Address":""}}}}"#;
 
-fn read(networks: &[&str], running: &[&str]) -> Engine {
+fn read(networks: &[&str], running: &[&str]) -> WholeAnswer {
     let networks = networks.iter().map(|json| serde_json::from_str(json));
     let running = running.iter().map(|json| serde_json::from_str(json));
     let networks = networks.collect::<Result<_, _>>().unwrap();
     let running: Result<Vec<Running>, _> = running.collect();
-    Engine::new(networks, &running.unwrap())
+    WholeAnswer::new(networks, &running.unwrap())
 }
 
-fn has_lost(purpose: Purpose, subnet: &str, ip: &str, docker: &Engine) -> bool {
+fn has_lost(purpose: Purpose, subnet: &str, ip: &str, docker: &WholeAnswer) -> bool {
     docker.has_lost(
         purpose,
         subnet.parse().unwrap(),
@@ -154,7 +154,7 @@ fn recorded() -> [serde_json::Value; 2] {
 }
 
 /// Docker's whole answer, from those by paths.
-fn of_answers(answers: &serde_json::Value) -> serde_json::Result<Engine> {
+fn of_answers(answers: &serde_json::Value) -> serde_json::Result<WholeAnswer> {
     let listed = Option::<Vec<Listed>>::deserialize(&answers["/networks"])?;
     let mut networks = Vec::new();
     for Listed { id } in listed.unwrap_or_default() {
@@ -162,7 +162,7 @@ fn of_answers(answers: &serde_json::Value) -> serde_json::Result<Engine> {
         networks.push(Network { id, ..network });
     }
     let running = Option::<Vec<Running>>::deserialize(&answers["/containers/json"])?;
-    Ok(Engine::new(networks, &running.unwrap_or_default()))
+    Ok(WholeAnswer::new(networks, &running.unwrap_or_default()))
 }
 
 /// The paths (JSON pointers) of all lists and maps in a value. `IPAM`, and what a list or

@@ -1,22 +1,16 @@
 use std::thread;
 
 use super::*;
-use crate::ipam::pool::PoolId;
 
-fn pool(subnet: &str, range: Option<&str>) -> Arc<Pool> {
-    let id = PoolId {
-        subnet: subnet.parse().unwrap(),
-        range: range.map(|text| text.parse().unwrap()),
-        options: [].into(),
-        conflist: None,
-    };
-    Arc::new(Pool::of(id).unwrap())
+fn pool(subnet: &str, range: Option<&str>) -> Pool {
+    let range = range.map(|text| text.parse().unwrap());
+    Pool::new(subnet.parse().unwrap(), range, [].into(), None).unwrap()
 }
 
-fn held(pool: &Arc<Pool>, id: &str) -> Arc<Held> {
-    Arc::new(Held {
+fn allocation(pool: &Pool, id: &str) -> Arc<Allocation> {
+    Arc::new(Allocation {
         id: id.parse().unwrap(),
-        pool: Arc::clone(pool),
+        pool: pool.clone(),
         network: "docker-local".parse().unwrap(),
         purpose: Purpose::Container,
         name: None,
@@ -32,9 +26,9 @@ fn ip(text: &str) -> IpAddr {
 
 #[test]
 fn the_lowest_free_address_is_given_also_after_a_release() {
-    let (all, pool) = (AllHeld::default(), pool("10.1.0.0/24", None));
-    let next = |id| all.begin_lowest(&held(&pool, id), None).unwrap();
-    assert!(all.begin(&held(&pool, "a"), ip("10.1.0.2")).is_ok());
+    let (all, pool) = (Allocations::default(), pool("10.1.0.0/24", None));
+    let next = |id| all.begin_lowest(&allocation(&pool, id), None).unwrap();
+    assert!(all.begin(&allocation(&pool, "a"), ip("10.1.0.2")).is_ok());
     assert_eq!(next("b"), ip("10.1.0.1"));
     assert_eq!(next("c"), ip("10.1.0.3"));
     assert_eq!(next("d"), ip("10.1.0.4"));
@@ -47,33 +41,35 @@ fn the_lowest_free_address_is_given_also_after_a_release() {
 
 #[test]
 fn pools_of_one_subnet_give_no_address_twice() {
-    let all = AllHeld::default();
+    let all = Allocations::default();
     let (whole, part) = (
         pool("10.1.0.0/24", None),
         pool("10.1.0.0/24", Some("10.1.0.0/30")),
     );
     assert_eq!(
-        all.begin_lowest(&held(&part, "a"), None),
+        all.begin_lowest(&allocation(&part, "a"), None),
         Some(ip("10.1.0.1"))
     );
     assert_eq!(
-        all.begin_lowest(&held(&whole, "b"), None),
+        all.begin_lowest(&allocation(&whole, "b"), None),
         Some(ip("10.1.0.2"))
     );
     assert_eq!(
-        all.begin_lowest(&held(&part, "c"), None),
+        all.begin_lowest(&allocation(&part, "c"), None),
         Some(ip("10.1.0.3"))
     );
-    assert_eq!(all.begin_lowest(&held(&part, "d"), None), None);
-    let (other, phase) = all.begin(&held(&whole, "e"), ip("10.1.0.3")).unwrap_err();
+    assert_eq!(all.begin_lowest(&allocation(&part, "d"), None), None);
+    let (other, phase) = all
+        .begin(&allocation(&whole, "e"), ip("10.1.0.3"))
+        .unwrap_err();
     assert_eq!((other.id.as_str(), phase), ("c", Phase::Adding));
 }
 
 #[test]
 fn a_release_waits_for_one_that_runs() {
     for is_released in [true, false] {
-        let (all, pool) = (AllHeld::default(), pool("10.1.0.0/24", None));
-        let one = held(&pool, "a");
+        let (all, pool) = (Allocations::default(), pool("10.1.0.0/24", None));
+        let one = allocation(&pool, "a");
         all.begin(&one, ip("10.1.0.1")).unwrap();
         assert!(all.begin_release(&one.id));
         thread::scope(|scope| {
@@ -85,31 +81,31 @@ fn a_release_waits_for_one_that_runs() {
     }
 }
 
-/// Holds an address for Docker.
-fn give(all: &AllHeld, pool: &Arc<Pool>, id: &str, purpose: Purpose, text: &str) -> Arc<Held> {
-    let held = Arc::new(Held {
+/// Allocates an address.
+fn give(all: &Allocations, pool: &Pool, id: &str, purpose: Purpose, text: &str) -> Arc<Allocation> {
+    let allocation = Arc::new(Allocation {
         purpose,
-        ..Held::clone(&held(pool, id))
+        ..Allocation::clone(&allocation(pool, id))
     });
-    all.begin(&held, ip(text)).unwrap();
-    all.given(&held.id, ip(text));
-    held
+    all.begin(&allocation, ip(text)).unwrap();
+    all.given(&allocation.id, ip(text));
+    allocation
 }
 
-fn candidates(all: &AllHeld) -> Vec<IpAddr> {
+fn candidates(all: &Allocations) -> Vec<IpAddr> {
     let lost = all.candidates(Duration::from_secs(600)).into_iter();
     lost.map(|(_, ip)| ip).collect()
 }
 
 #[test]
 fn what_a_network_gives_back_of_its_own_may_be_lost_at_once_until_it_is_given_again() {
-    let all = AllHeld::default();
+    let all = Allocations::default();
     let whole = pool("10.1.0.0/24", None);
     let part = pool("10.1.0.0/24", Some("10.1.0.128/25"));
     let gateway = give(&all, &whole, "a", Purpose::Gateway, "10.1.0.1");
     give(&all, &whole, "b", Purpose::Container, "10.1.0.2");
     assert_eq!(candidates(&all), [""; 0].map(ip));
-    all.leave_gateway(&gateway.id);
+    all.leave(|one| one.id == gateway.id);
     assert_eq!(candidates(&all), [ip("10.1.0.1")]);
     let seen = all.candidates(Duration::ZERO);
     // It is its subnet's, whatever the range.
@@ -120,15 +116,15 @@ fn what_a_network_gives_back_of_its_own_may_be_lost_at_once_until_it_is_given_ag
     // An earlier look doesn't release it.
     assert!(
         seen.iter()
-            .all(|(held, _)| held.id != gateway.id || !all.abandon(held))
+            .all(|(one, _)| one.id != gateway.id || !all.abandon(one))
     );
-    all.leave_pool(&part);
+    all.leave(|one| one.pool.shares_subnet_with(&part));
     assert_eq!(candidates(&all), [ip("10.1.0.1")]);
 }
 
 #[test]
 fn a_subnet_is_left_when_only_a_networks_own_is_held_in_it() {
-    let all = AllHeld::default();
+    let all = Allocations::default();
     let (left, used) = (pool("10.1.0.0/24", None), pool("10.2.0.0/24", None));
     for (i, pool) in [&left, &used].into_iter().enumerate() {
         give(
@@ -148,10 +144,10 @@ fn a_subnet_is_left_when_only_a_networks_own_is_held_in_it() {
     }
     give(&all, &used, "c", Purpose::Container, "10.2.0.2");
     assert!(all.left_subnets().is_empty());
-    all.leave_pool(&left);
-    all.leave_pool(&used);
+    all.leave(|one| one.pool.shares_subnet_with(&left));
+    all.leave(|one| one.pool.shares_subnet_with(&used));
     let subnets: Vec<IpNet> = all.left_subnets().into_keys().collect();
-    assert_eq!(subnets, [left.id.subnet]);
+    assert_eq!(subnets, [left.subnet]);
     assert!(all.renew(&"s0".parse().unwrap()) && !all.renew(&"s0".parse().unwrap()));
     assert!(all.left_subnets().is_empty());
 }

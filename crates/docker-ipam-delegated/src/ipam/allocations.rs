@@ -1,24 +1,24 @@
-//! The addresses that the daemon holds for Docker: its records, read once.
+//! The addresses that the daemon has allocated for Docker: its records, read once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use cni::{ContainerId, NetworkName};
+use docker_records::pool::Pool;
+use docker_records::records::Purpose;
 use ipam::{Interval, IpNet};
 
-use crate::ipam::pool::Pool;
-use crate::records::Purpose;
 use crate::threads::lock;
 
-/// An attachment that holds an address for Docker, or may hold one.
+/// An attachment that has an address for Docker, or may have one.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub(crate) struct Allocation {
     /// Its container ID, which names its record.
     pub(crate) id: ContainerId,
     /// The pool.
-    pub(crate) pool: Arc<Pool>,
+    pub(crate) pool: Pool,
     /// The name of its chain's network, under which it is recorded.
     pub(crate) network: NetworkName,
     /// What the address is for.
@@ -51,7 +51,7 @@ pub(crate) enum Phase {
 
 #[derive(Clone, Debug)]
 struct Entry {
-    held: Arc<Held>,
+    allocation: Arc<Allocation>,
     ip: Option<IpAddr>,
     phase: Phase,
 }
@@ -65,15 +65,15 @@ struct State {
     lowest: HashMap<(IpNet, Option<IpNet>), IpAddr>,
 }
 
-/// All of them.
+/// All allocations.
 #[derive(Default)]
-pub(crate) struct AllHeld {
+pub(crate) struct Allocations {
     state: Mutex<State>,
     /// Notified after each ADD and each release.
     changed: Condvar,
 }
 
-impl Held {
+impl Allocation {
     /// True if it was made at least this long ago, by the record and by this process.
     pub(crate) fn is_older_than(&self, age: Duration) -> bool {
         let by_record = SystemTime::now().duration_since(self.added);
@@ -82,10 +82,10 @@ impl Held {
     }
 }
 
-impl AllHeld {
+impl Allocations {
     /// Adds an attachment in this phase.
-    pub(crate) fn add(&self, held: Arc<Held>, ip: Option<IpAddr>, phase: Phase) {
-        lock(&self.state).add(held, ip, phase);
+    pub(crate) fn add(&self, allocation: Arc<Allocation>, ip: Option<IpAddr>, phase: Phase) {
+        lock(&self.state).add(allocation, ip, phase);
     }
 
     /// Adds an attachment whose ADD begins, for an address that no other one of its pool has.
@@ -93,52 +93,53 @@ impl AllHeld {
     /// # Errors
     ///
     /// The attachment that has the address, and its phase.
-    pub(crate) fn begin(&self, held: &Arc<Held>, ip: IpAddr) -> Result<(), (Arc<Held>, Phase)> {
+    pub(crate) fn begin(
+        &self,
+        new: &Arc<Allocation>,
+        ip: IpAddr,
+    ) -> Result<(), (Arc<Allocation>, Phase)> {
         let mut state = lock(&self.state);
-        if let Some(other) = state.of(ip, |other| other.pool.shares_addresses_with(&held.pool)) {
-            return Err((Arc::clone(&other.held), other.phase));
+        if let Some(other) = state.of(ip, |other| other.pool.shares_addresses_with(&new.pool)) {
+            return Err((Arc::clone(&other.allocation), other.phase));
         }
-        state.add(Arc::clone(held), Some(ip), Phase::Adding);
+        state.add(Arc::clone(new), Some(ip), Phase::Adding);
         Ok(())
     }
 
     /// As [`Self::begin`], for the lowest free address above `after`; returns it. `None` if there
     /// is none.
-    pub(crate) fn begin_lowest(&self, held: &Arc<Held>, after: Option<IpAddr>) -> Option<IpAddr> {
+    pub(crate) fn begin_lowest(
+        &self,
+        new: &Arc<Allocation>,
+        after: Option<IpAddr>,
+    ) -> Option<IpAddr> {
         let mut state = lock(&self.state);
-        let ip = state.lowest_free(&held.pool, after)?;
-        state.add(Arc::clone(held), Some(ip), Phase::Adding);
+        let ip = state.lowest_free(&new.pool, after)?;
+        state.add(Arc::clone(new), Some(ip), Phase::Adding);
         Some(ip)
     }
 
     /// Notes that Docker has the address.
     pub(crate) fn given(&self, id: &ContainerId, ip: IpAddr) {
         let mut state = lock(&self.state);
-        if let Some(mut entry) = state.remove(id) {
-            entry.phase = Phase::Given;
-            entry.ip = Some(ip);
-            state.insert(entry);
+        if let Some(entry) = state.remove(id) {
+            state.add(entry.allocation, Some(ip), Phase::Given);
         }
         self.changed.notify_all();
     }
 
-    /// Notes that Docker has given a pool back. What is held in its subnet may be another
-    /// network's.
-    pub(crate) fn leave_pool(&self, pool: &Pool) {
-        let mut state = lock(&self.state);
-        let entries = state.entries.values_mut();
-        let of_subnet = entries.filter(|entry| entry.held.pool.shares_subnet_with(pool));
-        of_subnet.for_each(Entry::leave);
-    }
-
-    /// Notes that Docker has given a gateway back. It may be another network's.
-    pub(crate) fn leave_gateway(&self, id: &ContainerId) {
-        let mut state = lock(&self.state);
-        state.entries.get_mut(id).into_iter().for_each(Entry::leave);
+    /// Notes that Docker has given a gateway or a pool back, to which these belonged. They may be
+    /// another network's.
+    pub(crate) fn leave(&self, is_left: impl Fn(&Allocation) -> bool) {
+        for entry in lock(&self.state).entries.values_mut() {
+            if entry.phase == Phase::Given && is_left(&entry.allocation) {
+                entry.phase = Phase::Left;
+            }
+        }
     }
 
     /// Notes that Docker gets an address once more that it has given back; false if the address
-    /// isn't held any more, or was given once more already.
+    /// isn't allocated any more, or was given once more already.
     pub(crate) fn renew(&self, id: &ContainerId) -> bool {
         let mut state = lock(&self.state);
         let entry = state.entries.get_mut(id);
@@ -146,24 +147,25 @@ impl AllHeld {
     }
 
     /// The attachment that has this address of a pool.
-    pub(crate) fn find(&self, pool: &str, ip: IpAddr) -> Option<Arc<Held>> {
+    pub(crate) fn find(&self, pool: &Pool, ip: IpAddr) -> Option<Arc<Allocation>> {
         let state = lock(&self.state);
-        let entry = state.of(ip, |held| held.pool.text == pool)?;
-        Some(Arc::clone(&entry.held))
+        let entry = state.of(ip, |allocation| allocation.pool == *pool)?;
+        Some(Arc::clone(&entry.allocation))
     }
 
     /// Notes that Docker gets a gateway of the pool's subnet once more; false if the address isn't
-    /// held as one. Waits while it is being reserved or released.
+    /// allocated as one. Waits while it is being reserved or released.
     pub(crate) fn share_gateway(&self, pool: &Pool, ip: IpAddr) -> bool {
-        let is_meant =
-            |held: &Held| held.purpose == Purpose::Gateway && held.pool.shares_subnet_with(pool);
-        let is_changing = |state: &mut State| {
+        let is_meant = |allocation: &Allocation| {
+            allocation.purpose == Purpose::Gateway && allocation.pool.shares_subnet_with(pool)
+        };
+        let mut state = self.wait_while(|state| {
             let phase = state.of(ip, is_meant).map(|entry| entry.phase);
             matches!(phase, Some(Phase::Adding | Phase::Releasing))
-        };
-        let waited = self.changed.wait_while(lock(&self.state), is_changing);
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
-        let id = state.of(ip, is_meant).map(|entry| entry.held.id.clone());
+        });
+        let id = state
+            .of(ip, is_meant)
+            .map(|entry| entry.allocation.id.clone());
         let entry = id.and_then(|id| state.entries.get_mut(&id));
         entry.is_some_and(Entry::renew)
     }
@@ -175,9 +177,9 @@ impl AllHeld {
 
     /// Notes that Docker doesn't have an address any more; false if it is being released already,
     /// or was given once more.
-    pub(crate) fn abandon(&self, held: &Arc<Held>) -> bool {
-        match lock(&self.state).entries.get_mut(&held.id) {
-            Some(entry) if entry.is_dockers() && Arc::ptr_eq(&entry.held, held) => {
+    pub(crate) fn abandon(&self, allocation: &Arc<Allocation>) -> bool {
+        match lock(&self.state).entries.get_mut(&allocation.id) {
+            Some(entry) if entry.is_dockers() && Arc::ptr_eq(&entry.allocation, allocation) => {
                 entry.phase = Phase::Unreleased;
                 true
             }
@@ -187,12 +189,10 @@ impl AllHeld {
 
     /// Begins a release, after another call's that runs; false if that has released it.
     pub(crate) fn begin_release(&self, id: &ContainerId) -> bool {
-        let is_running = |state: &mut State| {
+        let mut state = self.wait_while(|state| {
             let entry = state.entries.get(id);
             entry.is_some_and(|entry| entry.phase == Phase::Releasing)
-        };
-        let waited = self.changed.wait_while(lock(&self.state), is_running);
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        });
         let entry = state.entries.get_mut(id);
         entry.map(|entry| entry.phase = Phase::Releasing).is_some()
     }
@@ -208,68 +208,67 @@ impl AllHeld {
         self.changed.notify_all();
     }
 
-    /// Forgets an attachment that holds nothing.
+    /// Forgets an attachment that has nothing.
     pub(crate) fn forget(&self, id: &ContainerId) {
         lock(&self.state).remove(id);
     }
 
     /// The attachments whose release has failed.
-    pub(crate) fn unreleased(&self) -> Vec<Arc<Held>> {
+    pub(crate) fn unreleased(&self) -> Vec<Arc<Allocation>> {
         let state = lock(&self.state);
         let entries = state.entries.values();
         let entries = entries.filter(|entry| entry.phase == Phase::Unreleased);
-        entries.map(|entry| Arc::clone(&entry.held)).collect()
+        entries.map(|entry| Arc::clone(&entry.allocation)).collect()
     }
 
     /// What Docker may have lost: what it has had for at least this long, and the gateways and
     /// claims that it has given back.
-    pub(crate) fn candidates(&self, age: Duration) -> Vec<(Arc<Held>, IpAddr)> {
+    pub(crate) fn candidates(&self, age: Duration) -> Vec<(Arc<Allocation>, IpAddr)> {
         let state = lock(&self.state);
         let entries = state.entries.values();
         let may_be_lost = entries
-            .filter(|entry| entry.is_left_by_network() || entry.held.is_older_than(age))
+            .filter(|entry| entry.is_left_by_network() || entry.allocation.is_older_than(age))
             .filter(|entry| entry.is_dockers());
         may_be_lost
-            .filter_map(|entry| Some((Arc::clone(&entry.held), entry.ip?)))
+            .filter_map(|entry| Some((Arc::clone(&entry.allocation), entry.ip?)))
             .collect()
     }
 
-    /// The subnets without a network configuration in which only gateways and claims are held that
-    /// Docker has given back, with these addresses.
+    /// The subnets without a network configuration in which only gateways and claims are allocated
+    /// that Docker has given back, with these addresses.
     pub(crate) fn left_subnets(&self) -> BTreeMap<IpNet, Vec<IpAddr>> {
         let state = lock(&self.state);
         let all = state.entries.values();
         let (left, other): (Vec<_>, Vec<_>) = all.partition(|entry| entry.is_left_by_network());
         let mut subnets: BTreeMap<IpNet, Vec<IpAddr>> = BTreeMap::new();
         for entry in left {
-            let ips = subnets.entry(entry.held.pool.id.subnet).or_default();
+            let ips = subnets.entry(entry.allocation.pool.subnet).or_default();
             ips.extend(entry.ip);
         }
         for entry in other {
-            subnets.remove(&entry.held.pool.id.subnet);
+            subnets.remove(&entry.allocation.pool.subnet);
         }
         subnets
     }
 
-    /// The subnets of all pools that hold something.
-    pub(crate) fn subnets(&self) -> Vec<IpNet> {
+    /// The subnets of all pools of which something is allocated.
+    pub(crate) fn subnets(&self) -> BTreeSet<IpNet> {
         let state = lock(&self.state);
         let entries = state.entries.values();
-        let mut subnets: Vec<IpNet> = entries.map(|entry| entry.held.pool.id.subnet).collect();
-        subnets.sort_unstable();
-        subnets.dedup();
-        subnets
+        entries.map(|entry| entry.allocation.pool.subnet).collect()
     }
 
-    /// Runs an action while no pool without a network configuration holds anything; not at all if
-    /// one does.
-    pub(crate) fn while_unused(&self, action: impl FnOnce()) {
-        let mut state = lock(&self.state);
+    /// True if something is allocated in the directory of pools without a network configuration.
+    pub(crate) fn use_directory(&self) -> bool {
+        let state = lock(&self.state);
         let mut entries = state.entries.values();
-        if entries.all(|entry| entry.held.pool.id.conflist.is_some()) {
-            state.lowest.clear();
-            action();
-        }
+        entries.any(|entry| entry.allocation.pool.conflist.is_none())
+    }
+
+    /// Locks the state, once this isn't true of it any more.
+    fn wait_while(&self, is_changing: impl FnMut(&mut State) -> bool) -> MutexGuard<'_, State> {
+        let waited = self.changed.wait_while(lock(&self.state), is_changing);
+        waited.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -281,13 +280,7 @@ impl Entry {
 
     /// True for a gateway or claim that Docker has given back.
     fn is_left_by_network(&self) -> bool {
-        self.phase == Phase::Left && self.held.purpose != Purpose::Container
-    }
-
-    fn leave(&mut self) {
-        if self.phase == Phase::Given {
-            self.phase = Phase::Left;
-        }
+        self.phase == Phase::Left && self.allocation.purpose != Purpose::Container
     }
 
     /// Gives the address to Docker once more, if it isn't being released.
@@ -296,9 +289,9 @@ impl Entry {
         if is_dockers {
             self.phase = Phase::Given;
             // Who has asked Docker about the earlier value must not release this one.
-            self.held = Arc::new(Held {
+            self.allocation = Arc::new(Allocation {
                 since: Some(Instant::now()),
-                ..Held::clone(&self.held)
+                ..Allocation::clone(&self.allocation)
             });
         }
         is_dockers
@@ -306,21 +299,22 @@ impl Entry {
 }
 
 impl State {
-    fn of(&self, ip: IpAddr, is_meant: impl Fn(&Held) -> bool) -> Option<&Entry> {
+    fn of(&self, ip: IpAddr, is_meant: impl Fn(&Allocation) -> bool) -> Option<&Entry> {
         let ids = self.by_ip.get(&ip).into_iter().flatten();
         let mut entries = ids.filter_map(|id| self.entries.get(id));
-        entries.find(|entry| is_meant(&entry.held))
+        entries.find(|entry| is_meant(&entry.allocation))
     }
 
-    fn add(&mut self, held: Arc<Held>, ip: Option<IpAddr>, phase: Phase) {
-        self.insert(Entry { held, ip, phase });
-    }
-
-    fn insert(&mut self, entry: Entry) {
-        let id = entry.held.id.clone();
-        if let Some(ip) = entry.ip {
+    fn add(&mut self, allocation: Arc<Allocation>, ip: Option<IpAddr>, phase: Phase) {
+        let id = allocation.id.clone();
+        if let Some(ip) = ip {
             self.by_ip.entry(ip).or_default().push(id.clone());
         }
+        let entry = Entry {
+            allocation,
+            ip,
+            phase,
+        };
         self.entries.insert(id, entry);
     }
 
@@ -339,23 +333,25 @@ impl State {
                 }
             }
         }
+        if self.entries.is_empty() {
+            self.lowest.clear();
+        }
         Some(entry)
     }
 
     fn lowest_free(&mut self, pool: &Pool, after: Option<IpAddr>) -> Option<IpAddr> {
-        let key = (pool.id.subnet, pool.id.range);
-        let lowest = self.lowest.get(&key).copied();
-        let is_free = |ip: &IpAddr| {
-            let is_behind = after.is_none_or(|after| *ip > after);
-            is_behind
-                && self
-                    .of(*ip, |held| held.pool.shares_addresses_with(pool))
-                    .is_none()
-        };
-        let ip = pool.given.iter().find_map(|given| {
-            let first = lowest.unwrap_or(given.first()).max(given.first());
-            Interval::new(first, given.last())?.iter().find(is_free)
-        })?;
+        let given = pool.given?;
+        let key = (pool.subnet, pool.range);
+        let lowest = self
+            .lowest
+            .get(&key)
+            .map_or(given.first(), |ip| given.first().max(*ip));
+        let mut rest = Interval::new(lowest, given.last())?;
+        if let Some(after) = after {
+            rest = rest.after(after)?;
+        }
+        let is_of_pool = |other: &Allocation| other.pool.shares_addresses_with(pool);
+        let ip = rest.iter().find(|ip| self.of(*ip, is_of_pool).is_none())?;
         if after.is_none() {
             self.lowest.insert(key, ip);
         }

@@ -1,5 +1,5 @@
 //! A selector that the daemon adds after the selectors of a configuration: it passes on only the
-//! pool that Docker requests. Without a configuration, it makes the pool.
+//! pool that Docker requests.
 //!
 //! Docker asks for an address of one pool at a time, and a chain gives one of each pool. An
 //! unnamed pool gets the configuration's name as its space, so that Docker's networks and the
@@ -9,76 +9,49 @@ use std::iter;
 use std::net::IpAddr;
 
 use cni::{About, Attachment, Call, Error, Object, Plugin, Reply};
-use ipam::{ADDRESS_KEYS, IpNet, NO_GATEWAY, Range, overflow};
+use ipam::{ADDRESS_KEYS, IpNet, Range, overflow};
 use serde::{Deserialize, Serialize};
 
 /// The key of the network configuration that names the requested pool.
-pub(crate) const KEY: &str = "dockerPool";
+pub const KEY: &str = "dockerPool";
 
 /// The name of the selector.
-pub(crate) const NAME: &str = "ipam-ds-docker";
+pub const NAME: &str = "ipam-ds-docker";
 
 /// The requested pool.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Wanted {
+pub struct Wanted {
     /// Its subnet.
-    pub(crate) subnet: IpNet,
+    pub subnet: IpNet,
     /// The part of it that addresses are given from.
     #[serde(default)]
-    pub(crate) range: Option<IpNet>,
+    pub range: Option<IpNet>,
     /// The address that is requested.
     #[serde(default)]
-    pub(crate) requested: Option<IpAddr>,
+    pub requested: Option<IpAddr>,
     /// The directory of the reservations of an unnamed pool.
-    pub(crate) directory: String,
-    /// True if no network configuration has the pool.
-    #[serde(default)]
-    pub(crate) is_own: bool,
-}
-
-impl Wanted {
-    /// A pool of the requested address alone. Any address of the subnet can be requested, also its
-    /// own address and the gateway.
-    fn pool(&self) -> Result<Object, Error> {
-        let ip = self.requested;
-        let ip = ip.ok_or_else(|| Error::config(format!("{KEY}.requested is missing")))?;
-        let mut pool = Object::new();
-        pool.set("space", &self.directory);
-        pool.set("subnet", &self.subnet);
-        pool.set("rangeStart", &ip);
-        pool.set("rangeEnd", &ip);
-        // A pool's gateway can't be requested.
-        pool.set("gateway", NO_GATEWAY);
-        pool.set("requested-ip", &ip);
-        Ok(pool)
-    }
+    pub directory: String,
 }
 
 /// The selector.
-pub(crate) struct PoolFilter;
+pub struct PoolFilter;
 
 impl PoolFilter {
     fn reply(call: &Call<'_>) -> Result<Reply, Error> {
-        let wanted: Option<Wanted> = call.config.read(KEY)?;
         let mut result = call.config.prev_result()?.unwrap_or_default();
-        if let Some(wanted) = wanted {
-            if wanted.is_own {
-                result.set_other("pools", &[wanted.pool()?]);
-                return Ok(Reply::Result(result));
-            }
-            let pools = ipam::Pools::of_result(&result)?.into_entries();
-            let filtered = pools
-                .iter()
-                .find_map(|pool| filtered(pool, &wanted).transpose());
-            match filtered.transpose()? {
-                Some(pool) => result.set_other("pools", &[pool]),
-                None if pools.is_empty() => {}
-                None => {
-                    return Err(Error::config(format!(
-                        "the selectors chose no pool of {}",
-                        wanted.subnet
-                    )));
-                }
+        let Some(wanted) = call.config.read::<Wanted>(KEY)? else {
+            return Ok(Reply::Result(result));
+        };
+        let pools = ipam::Pools::of_result(&result)?.into_entries();
+        let mut filtered = pools
+            .iter()
+            .filter_map(|pool| filtered(pool, &wanted).transpose());
+        match filtered.next().transpose()? {
+            Some(pool) => result.set_other("pools", &[pool]),
+            None if pools.is_empty() => {}
+            None => {
+                let why = format!("the selectors chose no pool of {}", wanted.subnet);
+                return Err(Error::config(why));
             }
         }
         Ok(Reply::Result(result))
@@ -101,10 +74,6 @@ impl Plugin for PoolFilter {
         // An error is ignored: without a reply, the next delegate gets the recorded result.
         Ok(Self::reply(call).unwrap_or(Reply::Nothing))
     }
-
-    fn check(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        Ok(Self::reply(call).unwrap_or(Reply::Nothing))
-    }
 }
 
 /// The ranges of a pool, each as its JSON object and parsed.
@@ -112,7 +81,7 @@ impl Plugin for PoolFilter {
 /// # Errors
 ///
 /// Code 7 for an invalid one.
-pub(crate) fn ranges(pool: &Object) -> Result<Vec<(Object, Range)>, Error> {
+pub fn ranges(pool: &Object) -> Result<Vec<(Object, Range)>, Error> {
     let written = ipam::range_objects("pool", pool)?.into_iter();
     let read = |range: Object| Ok((range.clone(), Range::read("pool", &range)?));
     written.map(read).collect()
@@ -136,17 +105,16 @@ fn filtered(entry: &Object, wanted: &Wanted) -> Result<Option<Object>, Error> {
     }
     let earlier: Option<String> = entry.read("pool", "requested-ip")?;
     let earlier = earlier.as_deref().and_then(ipam::parse_address);
-    match (wanted.requested, earlier) {
-        (Some(requested), Some(earlier)) if earlier != requested => {
-            return Err(Error::config(format!(
-                "{requested} is requested, and the selectors give {earlier}"
-            )));
-        }
-        (requested, earlier) => {
-            if let Some(ip) = requested.or(earlier) {
-                pool.set("requested-ip", &ip);
-            }
-        }
+    let requested = wanted.requested.or(earlier);
+    if let (Some(requested), Some(earlier)) = (requested, earlier)
+        && requested != earlier
+    {
+        return Err(Error::config(format!(
+            "{requested} is requested, and the selectors give {earlier}"
+        )));
+    }
+    if let Some(ip) = requested {
+        pool.set("requested-ip", &ip);
     }
     Ok(Some(pool))
 }
@@ -262,16 +230,6 @@ mod tests {
         assert_eq!(
             with(r#"{"subnet":"10.1.0.0/16","requested-ip":"10.1.0.8"}"#).unwrap_err(),
             "10.1.0.7 is requested, and the selectors give 10.1.0.8"
-        );
-    }
-
-    #[test]
-    fn without_a_configuration_the_requested_address_is_the_pool() {
-        let own =
-            r#"{"subnet":"10.1.0.0/24","requested":"10.1.0.0","directory":"docker","is_own":true}"#;
-        assert_eq!(
-            filter(own, "[]").unwrap(),
-            r#"[{"gateway":"none","rangeEnd":"10.1.0.0","rangeStart":"10.1.0.0","requested-ip":"10.1.0.0","space":"docker","subnet":"10.1.0.0/24"}]"#
         );
     }
 
