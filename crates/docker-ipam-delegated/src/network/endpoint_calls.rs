@@ -243,7 +243,45 @@ fn gateway_of(network: &Network, address: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use clap::Parser;
+
     use super::*;
+    use crate::command_line::CommandLine;
+    use crate::network::network_bodies::OfNetwork;
+
+    #[test]
+    fn the_deletion_of_a_network_waits_for_one_endpoint_that_cannot_be_undone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let deletions = path("deletions");
+        let script = format!("#!/bin/sh\necho >>{}\nexit 1", deletions.display());
+        fs::write(path("failing"), script).unwrap();
+        fs::set_permissions(path("failing"), Permissions::from_mode(0o755)).unwrap();
+        let state = format!("--state-dir={}", path("state").display());
+        let cni_path = format!("--cni-path={}", folder.path().display());
+        let arguments = CommandLine::parse_from(["daemon", &state, &cni_path]);
+        let driver = NetworkDriver::new(&arguments).unwrap();
+        let list = br#"{"cniVersion":"1.0.0","name":"web","plugins":[{"type":"failing"}]}"#;
+        let list = NetworkConfig::parse(list.to_vec()).unwrap();
+        let (network, interface) = (Network::default(), Interface::default());
+        let network_id = "n1".to_owned();
+        for id in ["e1", "e2", "e3"] {
+            let of = OfEndpoint {
+                network_id: network_id.clone(),
+                endpoint_id: id.to_owned(),
+            };
+            let endpoint = new_endpoint(&network, list.clone(), &of, &interface, Vec::new());
+            driver.begin(&endpoint).unwrap();
+        }
+        let deleted = driver.delete_network(&OfNetwork { network_id });
+        let refused = deleted.err().unwrap().to_string();
+        assert!(refused.starts_with("failing: "), "{refused}");
+        assert_eq!(fs::read(deletions).unwrap(), b"\n");
+        assert_eq!(driver.unfinished().len(), 3);
+    }
 
     #[test]
     fn an_address_of_dockers_has_the_gateway_of_its_subnet() {

@@ -60,15 +60,17 @@ impl NetworkDriver {
     ///
     /// # Errors
     ///
-    /// An endpoint of the network can't be undone.
+    /// An endpoint of the network can't be undone: those behind it are undone with it, later.
     pub(crate) fn delete_network(&self, request: &OfNetwork) -> Result<Answer> {
         let id = &request.network_id;
         let mut endpoints = self.endpoints()?;
         endpoints.retain(|endpoint| endpoint.line.network == *id);
-        let mut undone = Ok(());
-        for endpoint in endpoints {
+        let undone = endpoints.iter().try_for_each(|endpoint| {
             tracing::warn!(endpoint.line.id, "undone, since its network is deleted");
-            undone = undone.and(self.end_endpoint(endpoint.config.name(), &endpoint.line.id));
+            self.end_endpoint(endpoint.config.name(), &endpoint.line.id)
+        });
+        if undone.is_err() {
+            self.undo_later(&endpoints);
         }
         self.remove_network(id)?;
         undone?;
