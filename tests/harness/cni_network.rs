@@ -24,20 +24,27 @@ pub const CALLS: [&str; 8] = [
 /// and routes.
 pub fn configure(sandbox: &Sandbox, more: &Value, routes: &[Value]) {
     let default = json!({"dst": "0.0.0.0/0"});
-    let routes = [&[default], routes].concat();
-    let ipam = json!({
-        "type": "ipam-delegated",
-        "delegates": ["ipam-ds-ranges", "ipam-da-host-local"],
-        "ranges": [[{"subnet": "10.95.0.0/24"}], [{"subnet": "fd00:95::/64"}]],
-        "routes": routes,
-        "dataDir": sandbox.data_dir(),
-        "stateDir": sandbox.state_dir(),
-    });
+    let mut ipam = ipam(
+        sandbox,
+        &json!([[{"subnet": "10.95.0.0/24"}], [{"subnet": "fd00:95::/64"}]]),
+    );
+    ipam["routes"] = json!([&[default], routes].concat());
     let mut bridge = json!({"type": "bridge", "bridge": "web0", "isGateway": true, "ipam": ipam});
     for (key, value) in more.as_object().into_iter().flatten() {
         bridge[key] = value.clone();
     }
     configure_plugins(sandbox, "web", &[bridge]);
+}
+
+/// The `ipam` section of a chain with these ranges, in the sandbox's folders.
+pub fn ipam(sandbox: &Sandbox, ranges: &Value) -> Value {
+    json!({
+        "type": "ipam-delegated",
+        "delegates": ["ipam-ds-ranges", "ipam-da-host-local"],
+        "ranges": ranges,
+        "dataDir": sandbox.data_dir(),
+        "stateDir": sandbox.state_dir(),
+    })
 }
 
 /// Configures a network with these plugins.

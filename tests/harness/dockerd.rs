@@ -314,6 +314,36 @@ impl Dockerd {
         String::from_utf8_lossy(&output.stderr).trim().to_owned()
     }
 
+    /// The stdout of a docker command, by its words.
+    ///
+    /// # Panics
+    ///
+    /// If it fails.
+    #[track_caller]
+    pub fn says(&self, words: &str) -> String {
+        self.ok(&words.split(' ').collect::<Vec<_>>())
+    }
+
+    /// The message of a docker command that fails, by its words.
+    ///
+    /// # Panics
+    ///
+    /// If it succeeds.
+    #[track_caller]
+    pub fn refuses(&self, words: &str) -> String {
+        self.err(&words.split(' ').collect::<Vec<_>>())
+    }
+
+    /// Pings an address from a container.
+    ///
+    /// # Panics
+    ///
+    /// If nobody answers.
+    #[track_caller]
+    pub fn ping(&self, container: &str, ip: &str) {
+        self.says(&format!("exec {container} /bin/ping -c1 -W5 {ip}"));
+    }
+
     /// Runs `ipamctl` on the node.
     pub fn ipamctl(&self, words: &[&str]) -> Output {
         let line = self.sandbox.ipamctl_line();

@@ -75,7 +75,7 @@ pub use kubernetes::{
 };
 pub use kubernetes_programs::{KUBECTL, KUBERNETES_PROGRAMS, RUNTIMES, kubernetes_programs};
 pub use node::Node;
-pub use podman::Podman;
+pub use podman::{Podman, podman_command, write_settings};
 pub use reference::{DNSMASQ, REFERENCE_PLUGINS, is_root, reference};
 pub use release::{Image, Release, dist, one_inode};
 pub use rootfs::{BUSYBOX, make_rootfs};

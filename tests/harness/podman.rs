@@ -1,6 +1,7 @@
 //! podman on a test node, with a network whose rules select a pool.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::rootfs::place_for_containers;
@@ -50,44 +51,12 @@ impl Podman {
         fs::create_dir(root.join("net.d")).unwrap();
         let conflist = conflist(&self.sandbox, rules).to_string();
         fs::write(root.join("net.d/testnet.conflist"), conflist).unwrap();
-        let settings = format!(
-            r#"
-[containers]
-# Some machines allow no more than this, and no test needs it.
-default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
-cgroups = "no-conmon"
-cgroupns = "host"
-[engine]
-runtime = "runc"
-cgroup_manager = "cgroupfs"
-events_logger = "none"
-[network]
-network_backend = "cni"
-cni_plugin_dirs = [{:?}, "{REFERENCE_PLUGINS}"]
-network_config_dir = {:?}
-"#,
-            self.sandbox.plugins(),
-            root.join("net.d"),
-        );
-        fs::write(root.join("containers.conf"), settings).unwrap();
+        write_settings(&self.sandbox, &root.join("net.d"));
     }
 
     /// A command of podman.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let root = self.sandbox.root();
-        let mut command = self.node.command("podman");
-        command
-            .args([
-                "--root=/var/lib/test-storage",
-                "--runroot=/run/test-storage",
-            ])
-            .args(["--storage-driver=vfs", "--log-level=error"])
-            .args(arguments)
-            .env("CONTAINERS_CONF", root.join("containers.conf"))
-            .env("HOME", root)
-            .env_remove("XDG_RUNTIME_DIR")
-            .env_remove("CNI_ARGS");
-        command
+        podman_command(&self.node, &self.sandbox, arguments)
     }
 
     /// `podman run` with these options, for a container with the sandbox's root file system.
@@ -138,6 +107,48 @@ network_config_dir = {:?}
         ];
         address_in(&self.must(&show))
     }
+}
+
+/// Writes podman's settings into the sandbox, with its plugins and the network configurations of
+/// this folder.
+pub fn write_settings(sandbox: &Sandbox, conf_dir: &Path) {
+    let settings = format!(
+        r#"
+[containers]
+# Some machines allow no more than this, and no test needs it.
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+cgroups = "no-conmon"
+cgroupns = "host"
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "none"
+[network]
+network_backend = "cni"
+cni_plugin_dirs = [{:?}, "{REFERENCE_PLUGINS}"]
+network_config_dir = {conf_dir:?}
+"#,
+        sandbox.plugins(),
+    );
+    fs::write(sandbox.root().join("containers.conf"), settings).unwrap();
+}
+
+/// A command of podman on a node, with the settings of [`write_settings`].
+pub fn podman_command(node: &Node, sandbox: &Sandbox, arguments: &[&str]) -> Command {
+    let root = sandbox.root();
+    let mut command = node.command("podman");
+    command
+        .args([
+            "--root=/var/lib/test-storage",
+            "--runroot=/run/test-storage",
+        ])
+        .args(["--storage-driver=vfs", "--log-level=error"])
+        .args(arguments)
+        .env("CONTAINERS_CONF", root.join("containers.conf"))
+        .env("HOME", root)
+        .env_remove("XDG_RUNTIME_DIR")
+        .env_remove("CNI_ARGS");
+    command
 }
 
 #[track_caller]

@@ -2,25 +2,25 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::thread;
 
 use harness::{Dockerd, KUBERNETES_PROGRAMS, kubernetes_programs, needs};
 use serde_json::json;
 
-use crate::with_docker::reserved;
-use harness::cni_network::configure_plugins;
+use crate::dockerd::{create, create_cni, reserved};
+use harness::cni_network::{configure_plugins, ipam};
 
-/// Runs a test with both versions of Docker.
+/// Runs a test with both versions of Docker, at once: they wait more than they work.
 pub(crate) fn with_both(options: &[&str], run: fn(Dockerd)) {
-    for programs in [None, kubernetes_programs()] {
-        if let Some(docker) = Dockerd::start_of(options, programs) {
-            run(docker);
+    thread::scope(|scope| {
+        for programs in [None, kubernetes_programs()] {
+            scope.spawn(|| {
+                if let Some(docker) = Dockerd::start_of(options, programs) {
+                    run(docker);
+                }
+            });
         }
-    }
-}
-
-pub(crate) fn create(docker: &Dockerd, name: &str, options: &[&str]) {
-    let line = ["network", "create", "--ipam-driver=ipam-delegated"];
-    docker.ok(&[&line, options, &[name]].concat());
+    });
 }
 
 #[test]
@@ -66,42 +66,26 @@ fn the_gateway_of_another_network_of_the_subnet_is_given_to_nobody() {
             ));
         }
         let subnet = "--subnet=10.88.0.0/24";
-        let one = [
-            "--driver=macvlan",
-            "-oparent=vp0",
-            subnet,
-            "--gateway=10.88.0.129",
-        ];
-        create(&docker, "one", &one);
+        let on = |name: &str, parent: &str, options: &[&str]| {
+            let driver = ["--driver=macvlan", parent, subnet];
+            create(&docker, name, &[&driver, options].concat());
+        };
+        on("one", "-oparent=vp0", &["--gateway=10.88.0.129"]);
         let range = "--ip-range=10.88.0.128/29";
-        let other = [
-            "--driver=macvlan",
-            "-oparent=vp2",
-            subnet,
-            range,
-            "--gateway=10.88.0.1",
-        ];
-        create(&docker, "other", &other);
+        on("other", "-oparent=vp2", &[range, "--gateway=10.88.0.1"]);
         let given = ["c-a", "c-b"].map(|name| {
             docker.run("other", name, &[]);
             docker.address("other", name)
         });
         assert_eq!(given, ["10.88.0.128", "10.88.0.130"]);
-        docker.ok(&["rm", "--force", "c-a", "c-b"]);
+        docker.says("rm --force c-a c-b");
         // Both on one wire have one router.
-        docker.ok(&["network", "rm", "other"]);
-        let other = [
-            "--driver=macvlan",
-            "-oparent=vp2",
-            subnet,
-            range,
-            "--gateway=10.88.0.129",
-        ];
-        create(&docker, "other", &other);
-        docker.ok(&["network", "rm", "one"]);
+        docker.says("network rm other");
+        on("other", "-oparent=vp2", &[range, "--gateway=10.88.0.129"]);
+        docker.says("network rm one");
         docker.sweep();
         docker.wait(|docker| reserved(docker) == ["10.88.0.129".to_owned()].into());
-        docker.ok(&["network", "rm", "other"]);
+        docker.says("network rm other");
         docker.sweep();
         docker.wait(|docker| reserved(docker).is_empty());
     });
@@ -115,22 +99,14 @@ fn a_container_with_a_fixed_address_starts_though_its_release_was_missed() {
         docker.run("net", "fixed", &["--ip=10.88.0.50"]);
         docker.run("net", "other", &["--ip=10.88.0.51"]);
         docker.kill_daemon();
-        docker.ok(&["stop", "fixed"]);
+        docker.says("stop fixed");
         docker.start_daemon();
-        docker.ok(&["start", "fixed"]);
+        docker.says("start fixed");
         assert_eq!(docker.address("net", "fixed"), "10.88.0.50");
         // A container that runs keeps its address.
         docker.kill_daemon();
         docker.start_daemon();
-        let again = [
-            "run",
-            "--rm",
-            "--network=net",
-            "--ip=10.88.0.51",
-            "test",
-            "/bin/true",
-        ];
-        let said = docker.err(&again);
+        let said = docker.refuses("run --rm --network=net --ip=10.88.0.51 test /bin/true");
         assert!(
             said.contains("Address already in use: 10.88.0.51"),
             "{said}"
@@ -163,14 +139,8 @@ fn ports_are_published_by_the_configurations_plugin_or_refused() {
     needs!(KUBERNETES_PROGRAMS, "bridge", "portmap", "/sbin/ip");
     with_both(&[], |docker| {
         let sandbox = &docker.sandbox;
-        let ipam = json!({
-            "type": "ipam-delegated",
-            "delegates": ["ipam-ds-ranges", "ipam-da-host-local"],
-            "ranges": [[{"subnet": "10.95.0.0/24"}]],
-            "routes": [{"dst": "0.0.0.0/0"}],
-            "dataDir": sandbox.data_dir(),
-            "stateDir": sandbox.state_dir(),
-        });
+        let mut ipam = ipam(sandbox, &json!([[{"subnet": "10.95.0.0/24"}]]));
+        ipam["routes"] = json!([{"dst": "0.0.0.0/0"}]);
         let bridge =
             |name| json!({"type": "bridge", "bridge": name, "isGateway": true, "ipam": ipam});
         let capabilities = json!({"portMappings": true});
@@ -179,40 +149,19 @@ fn ports_are_published_by_the_configurations_plugin_or_refused() {
         configure_plugins(sandbox, "without", &[bridge("without0")]);
         for name in ["with", "without"] {
             let conflist = format!("--opt=conflist={name}");
-            let line = [
-                "network",
-                "create",
-                "--driver=ipam-delegated",
-                "--ipam-driver=null",
-            ];
-            docker.ok(&[&line[..], &[&conflist, name]].concat());
+            create_cni(&docker, name, &["--ipam-driver=null", &conflist]);
         }
         let run = |network: &str, port: &str| {
-            let line = [
-                "run",
-                "--detach",
-                "--stop-timeout=0",
-                "--name=web",
-                "--network",
-                network,
-            ];
-            let command = [
-                "test",
-                "/bin/busybox",
-                "httpd",
-                "-f",
-                "-p",
-                "80",
-                "-h",
-                "/bin",
-            ];
-            docker.docker(&[&line[..], &[port], &command].concat())
+            let run =
+                format!("run --detach --stop-timeout=0 --name=web --network {network} {port}");
+            let words = format!("{run} test /bin/busybox httpd -f -p 80 -h /bin");
+            docker.docker(&words.split(' ').collect::<Vec<_>>())
         };
         let started = run("with", "-p8080:80");
         assert!(started.status.success(), "{started:?}");
         let ask = "busybox wget -q -O /dev/null http://127.0.0.1:8080/busybox";
         docker.wait(|docker| docker.node.succeeds(ask));
-        docker.ok(&["rm", "--force", "web"]);
+        docker.says("rm --force web");
         assert!(!docker.node.succeeds(ask));
         for (network, port, why) in [
             (
@@ -229,7 +178,7 @@ fn ports_are_published_by_the_configurations_plugin_or_refused() {
             let refused = run(network, port);
             let said = String::from_utf8_lossy(&refused.stderr);
             assert!(!refused.status.success() && said.contains(why), "{said}");
-            docker.ok(&["rm", "--force", "web"]);
+            docker.says("rm --force web");
         }
         assert_eq!(reserved(&docker), BTreeSet::new());
     });
@@ -244,7 +193,7 @@ fn a_removed_network_leaves_nothing_once_docker_is_asked() {
             create(&docker, name, &[]);
             create(&docker, "six", &["--ipv6", "--subnet=fd00:88::/64"]);
             docker.run(name, "c1", &[]);
-            docker.ok(&["rm", "--force", "c1"]);
+            docker.says("rm --force c1");
             let subnet = docker.ok(&["network", "inspect", "--format", format, name]);
             docker.ok(&["network", "rm", name, "six"]);
             subnet
@@ -316,14 +265,13 @@ fn a_network_that_is_created_or_removed_without_the_daemon_can_be_created_again(
         let options = ["--subnet=10.88.0.0/24", "--aux-address=router=10.88.0.9"];
         create(&docker, "net", &options);
         docker.kill_daemon();
-        docker.ok(&["network", "rm", "net"]);
-        let line = ["network", "create", "--ipam-driver=ipam-delegated", "net"];
-        let said = docker.err(&line);
+        docker.says("network rm net");
+        let said = docker.refuses("network create --ipam-driver=ipam-delegated net");
         assert!(said.contains("ipam-delegated.sock: connect"), "{said}");
         docker.start_daemon();
         // Docker is asked about the gateway, and has no such network.
         create(&docker, "net", &options);
-        docker.ok(&["network", "rm", "net"]);
+        docker.says("network rm net");
         docker.sweep();
         docker.wait(|docker| reserved(docker).is_empty());
     });

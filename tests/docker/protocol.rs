@@ -5,7 +5,7 @@
 use harness::{DockerDaemon, Node, Sandbox, needs};
 use serde_json::{Value, json};
 
-use crate::docker_calls::LOCAL;
+use crate::calls::LOCAL;
 use harness::cni_network::{configure, left};
 
 /// What a sentence is worth here.
@@ -110,7 +110,7 @@ const IPAM: &[(&str, Verdict)] = &[
     ),
     (
         "It is the remote driver's responsibility to manage its database",
-        Elsewhere("docker_killed, with_docker_restarted"),
+        Elsewhere("killed, dockerd::killed"),
     ),
     (
         "Address space is a mandatory field",

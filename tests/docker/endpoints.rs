@@ -6,7 +6,7 @@ use std::fs;
 use harness::{DockerDaemon, FakeDocker, Node, Sandbox, needs, repository};
 use serde_json::{Value, json};
 
-use harness::cni_network::{CALLS, configure, configure_plugins, left};
+use harness::cni_network::{CALLS, configure, left};
 use harness::waiting::wait_for;
 
 /// The first endpoint of the recorded calls, and the name of its interface on the host.
@@ -241,12 +241,7 @@ fn comparisons(sandbox: &Sandbox) -> usize {
 fn an_endpoint_of_an_id_that_was_used_before_is_undone_with_its_rules() {
     needs!("root", "bridge", "/sbin/ip", "/usr/sbin/iptables");
     let (node, sandbox) = node();
-    let ipam = json!({"type": "ipam-delegated", "delegates": ["ipam-ds-ranges", "ipam-da-host-local"],
-        "ranges": [[{"subnet": "10.95.0.0/24"}], [{"subnet": "fd00:95::/64"}]],
-        "dataDir": sandbox.data_dir(), "stateDir": sandbox.state_dir()});
-    let bridge = json!({"type": "bridge", "bridge": "web0", "isGateway": true, "ipMasq": true,
-        "ipam": ipam});
-    configure_plugins(&sandbox, "web", &[bridge]);
+    configure(&sandbox, &json!({"ipMasq": true}), &[]);
     let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
     call(&daemon, "CreateNetwork");
     let rules = || node.sh("iptables-save -t nat; ip6tables-save -t nat");

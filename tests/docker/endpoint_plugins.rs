@@ -7,7 +7,7 @@ use std::thread;
 use harness::{DockerDaemon, Sandbox, needs};
 use serde_json::json;
 
-use crate::docker_endpoints::{assert_nothing_left, call, call_of, node};
+use crate::endpoints::{assert_nothing_left, call, call_of, node};
 use harness::cni_network::{configure_plugins, left};
 use harness::waiting::{wait_for, wait_until_equal};
 

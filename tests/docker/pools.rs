@@ -5,7 +5,7 @@ use std::fs;
 use harness::{DockerDaemon, Node, Sandbox, needs};
 use serde_json::{Value, json};
 
-use crate::docker_calls::{LOCAL, assert_swept, request_pool, start};
+use crate::calls::{LOCAL, assert_swept, request_pool, start};
 
 #[test]
 fn each_refusal_of_a_pool_names_what_is_wrong() {

@@ -1,5 +1,13 @@
 //! A real dockerd whose networks get their addresses from a chain.
 
+mod and_podman;
+mod as_own;
+mod killed;
+mod killed_in_flight;
+mod networks;
+mod plumbing;
+mod swarm;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Stdio;
@@ -8,23 +16,25 @@ use std::thread;
 use harness::Dockerd;
 use serde_json::{Value, json};
 
-const CREATE: [&str; 4] = ["network", "create", "--ipam-driver", "ipam-delegated"];
+const CREATE: [&str; 3] = ["network", "create", "--ipam-driver=ipam-delegated"];
 
-/// Creates a network with these options.
+/// Creates a network by CNI plugins, with these options.
 #[track_caller]
-fn create(docker: &Dockerd, name: &str, options: &[&str]) {
+pub(crate) fn create_cni(docker: &Dockerd, name: &str, options: &[&str]) {
+    let line = ["network", "create", "--driver=ipam-delegated"];
+    docker.ok(&[&line, options, &[name]].concat());
+}
+
+/// Creates a network whose addresses are the daemon's, with these options.
+#[track_caller]
+pub(crate) fn create(docker: &Dockerd, name: &str, options: &[&str]) {
     docker.ok(&[&CREATE, options, &[name]].concat());
 }
 
 /// The subnets and gateways of a network, as Docker shows them.
 fn subnets(docker: &Dockerd, network: &str) -> Value {
-    let json = docker.ok(&[
-        "network",
-        "inspect",
-        "--format",
-        "{{json .IPAM.Config}}",
-        network,
-    ]);
+    let format = "{{json .IPAM.Config}}";
+    let json = docker.ok(&["network", "inspect", "--format", format, network]);
     serde_json::from_str(&json).unwrap()
 }
 
@@ -93,23 +103,16 @@ fn networks_have_what_they_ask_for() {
     assert_eq!(first, "10.88.5.0");
     assert_eq!(docker.address("full", "c2"), "10.88.200.9");
     for taken in ["10.88.5.1", "10.88.77.7", &first, "10.88.0.254"] {
-        let said = docker.err(&[
-            "run",
-            "--rm",
-            "--network=full",
-            "--ip",
-            taken,
-            "test",
-            "/bin/true",
-        ]);
+        let run = format!("run --rm --network=full --ip {taken} test /bin/true");
+        let said = docker.refuses(&run);
         assert!(said.contains(taken), "{said}");
     }
-    docker.ok(&["exec", "c1", "/bin/ping", "-c1", "-W5", "10.88.200.9"]);
-    docker.ok(&["exec", "c1", "/bin/ping", "-c1", "-W5", "10.88.0.254"]);
+    docker.ping("c1", "10.88.200.9");
+    docker.ping("c1", "10.88.0.254");
     // IPv6 with a subnet, and from the default pools.
     create(&docker, "six", &["--ipv6", "--subnet=fd00:88::/64"]);
     docker.run("six", "c6", &[]);
-    let inside = docker.ok(&["exec", "c6", "/bin/ip", "addr"]);
+    let inside = docker.says("exec c6 /bin/ip addr");
     assert!(
         inside.contains("inet 10.201.1.2/24") && inside.contains("inet6 fd00:88::2/64"),
         "{inside}"
@@ -117,22 +120,9 @@ fn networks_have_what_they_ask_for() {
     create(&docker, "inner", &["--internal", "--subnet=10.90.0.0/24"]);
     docker.run("inner", "i1", &[]);
     docker.run("inner", "i2", &[]);
-    docker.ok(&[
-        "exec",
-        "i1",
-        "/bin/ping",
-        "-c1",
-        "-W5",
-        &docker.address("inner", "i2"),
-    ]);
+    docker.ping("i1", &docker.address("inner", "i2"));
     // As in a network with Docker's own IPAM.
-    docker.ok(&[
-        "network",
-        "create",
-        "--internal",
-        "--subnet=10.91.0.0/24",
-        "dockers",
-    ]);
+    docker.says("network create --internal --subnet=10.91.0.0/24 dockers");
     docker.run("dockers", "d1", &[]);
     let routes = |name| docker.ok(&["exec", name, "/bin/ip", "route"]);
     let expected = routes("d1").replace("10.91.0.", "10.90.0.");
@@ -141,8 +131,8 @@ fn networks_have_what_they_ask_for() {
     let same = [&CREATE[..], &["--subnet=10.88.0.0/17", "again"]].concat();
     let said = docker.err(&same);
     assert!(said.contains("overlap"), "{said}");
-    docker.ok(&["rm", "--force", "c1", "c2", "c6", "d1", "i1", "i2"]);
-    docker.ok(&["network", "rm", "plain", "full", "six", "inner", "dockers"]);
+    docker.says("rm --force c1 c2 c6 d1 i1 i2");
+    docker.says("network rm plain full six inner dockers");
     docker.sweep();
     docker.wait(|docker| reserved(docker).is_empty());
     docker.wait(|docker| docker.sandbox.docker_files("addresses").is_empty());
@@ -167,22 +157,12 @@ fn twenty_containers_at_once_have_an_address_each_and_reach_one_another() {
     };
     create(&docker, "net", &["--subnet=10.88.0.0/27"]);
     let names: Vec<String> = (0..20).map(|i| format!("c{i}")).collect();
-    let running: Vec<_> = names
-        .iter()
-        .map(|name| {
-            let mut run = docker.command(&[
-                "run",
-                "--detach",
-                "--network=net",
-                "--name",
-                name,
-                "test",
-                "/bin/sleep",
-                "1000",
-            ]);
-            run.stdout(Stdio::null()).spawn().unwrap()
-        })
-        .collect();
+    let run = |name: &String| {
+        let run = ["run", "--detach", "--network=net", "--name", name, "test"];
+        let mut run = docker.command(&[&run[..], &["/bin/sleep", "1000"]].concat());
+        run.stdout(Stdio::null()).spawn().unwrap()
+    };
+    let running: Vec<_> = names.iter().map(run).collect();
     for mut run in running {
         assert!(run.wait().unwrap().success());
     }
@@ -193,19 +173,19 @@ fn twenty_containers_at_once_have_an_address_each_and_reach_one_another() {
     assert_eq!(given.len(), 20);
     assert_eq!(reserved(&docker), given);
     for other in &given {
-        docker.ok(&["exec", "c0", "/bin/ping", "-c1", "-W5", other]);
+        docker.ping("c0", other);
     }
     // After nine more, the network is full, and Docker's message names the pool.
     for i in 20..29 {
         docker.run("net", &format!("c{i}"), &[]);
     }
-    let said = docker.err(&["run", "--rm", "--network=net", "test", "/bin/true"]);
+    let said = docker.refuses("run --rm --network=net test /bin/true");
     assert!(
         said.contains("pool 10.88.0.0/27: no address left: all 30 are reserved"),
         "{said}"
     );
     let freed = docker.address("net", "c7");
-    docker.ok(&["rm", "--force", "c7"]);
+    docker.says("rm --force c7");
     docker.run("net", "next", &[]);
     assert_eq!(docker.address("net", "next"), freed);
 }
@@ -255,7 +235,7 @@ fn a_docker_network_and_a_cni_network_share_a_pool() {
     assert!(said.contains("has the name \"nobody\""), "{said}");
     let all = ["c0", "c1", "c2", "c3", "c4"];
     docker.ok(&[&["rm", "--force"][..], &all].concat());
-    docker.ok(&["network", "rm", "net"]);
+    docker.says("network rm net");
     let left = docker.sandbox.reservations("shared");
     assert_eq!(left.len(), 5);
     assert!(left.iter().all(|(_, holder)| holder.starts_with("cni")));

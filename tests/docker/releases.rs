@@ -9,6 +9,7 @@ use harness::{DockerDaemon, Node, Sandbox, needs};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
+use harness::cni_network::{configure_plugins, ipam};
 use harness::waiting::{wait_for, wait_until_equal};
 
 /// A delegate after the allocator. It fails or hangs on a command while a file in the sandbox has
@@ -22,17 +23,9 @@ const LAST: &str = "root=${0%/*}/..\n\
 /// A sandbox with the network configuration `web`, whose last delegate is [`LAST`].
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::default().with_script("last", LAST);
-    fs::create_dir(sandbox.conf_dir()).unwrap();
-    let ipam = json!({
-        "type": "ipam-delegated",
-        "delegates": ["ipam-ds-ranges", "ipam-da-host-local", "last"],
-        "ranges": [[{"subnet": "10.9.0.0/24"}]],
-        "dataDir": sandbox.data_dir(),
-        "stateDir": sandbox.state_dir(),
-    });
-    let plugin = json!({"type": "bridge", "ipam": ipam});
-    let list = json!({"cniVersion": "1.0.0", "name": "web", "plugins": [plugin]});
-    fs::write(sandbox.conf_dir().join("10.conflist"), list.to_string()).unwrap();
+    let mut ipam = ipam(&sandbox, &json!([[{"subnet": "10.9.0.0/24"}]]));
+    ipam["delegates"] = json!(["ipam-ds-ranges", "ipam-da-host-local", "last"]);
+    configure_plugins(&sandbox, "web", &[json!({"type": "bridge", "ipam": ipam})]);
     sandbox
 }
 
@@ -99,9 +92,7 @@ fn what_a_failed_add_could_not_undo_is_released_later() {
 fn a_plugin_that_hangs_in_an_endpoints_del_delays_no_release_of_a_pool() {
     needs!("root", "/sbin/ip");
     let sandbox = sandbox();
-    let plugin = json!({"type": "makes"});
-    let list = json!({"cniVersion": "1.0.0", "name": "net", "plugins": [plugin]});
-    fs::write(sandbox.conf_dir().join("20.conflist"), list.to_string()).unwrap();
+    configure_plugins(&sandbox, "net", &[json!({"type": "makes"})]);
     let makes = "#!/bin/sh\n[ $CNI_COMMAND = DEL ] && while [ -e ${0%/*}/../hang-net ]; do sleep 0.05; done\n\
         [ $CNI_COMMAND = ADD ] && echo '{\"cniVersion\":\"1.0.0\",\"ips\":[{\"address\":\"10.7.0.2/24\"}]}'\nexit 0";
     sandbox.write_executable("makes", makes);

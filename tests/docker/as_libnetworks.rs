@@ -25,7 +25,7 @@ use std::thread;
 use harness::{DockerDaemon, Sandbox};
 use serde_json::json;
 
-use crate::docker_calls::{assert_empty, request_pool, start};
+use crate::calls::{assert_empty, request_pool, start};
 
 /// The pool of a subnet and a part of it.
 fn sub_pool(daemon: &DockerDaemon, pool: &str, part: &str) -> String {

@@ -12,7 +12,7 @@ use std::thread;
 use harness::{DockerDaemon, Node, Sandbox, is_answered, needs};
 use serde_json::Value;
 
-use crate::docker_endpoints::{assert_nothing_left, call, call_of, docker, node};
+use crate::endpoints::{assert_nothing_left, call, call_of, docker, node};
 use harness::cni_network::left;
 use harness::kill_points::{Point, Traced, is_killed, is_killed_soon, points, recorded};
 use harness::waiting::wait_for;
@@ -161,7 +161,7 @@ fn walk(victim: Victim) {
     };
     thread::scope(|scope| {
         scope.spawn(|| {
-            let (node, sandbox) = crate::docker_endpoints::node();
+            let (node, sandbox) = crate::endpoints::node();
             work(&node, &sandbox);
         });
         work(&node, &sandbox);

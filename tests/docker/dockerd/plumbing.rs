@@ -5,22 +5,16 @@ use std::fs;
 use harness::{Dockerd, KUBERNETES_PROGRAMS, needs};
 use serde_json::{Value, json};
 
-use crate::with_docker::reserved;
-use crate::with_docker_as_own::with_both;
-use harness::cni_network::configure_plugins;
+use crate::dockerd::as_own::with_both;
+use crate::dockerd::{create_cni, reserved};
+use harness::cni_network::{configure_plugins, ipam};
 
 /// The network configuration `web` of the manual's pages: a bridge with `ipMasq` and two families,
 /// and published ports.
 fn configure(docker: &Dockerd, ranges: &Value) {
     let sandbox = &docker.sandbox;
-    let ipam = json!({
-        "type": "ipam-delegated",
-        "delegates": ["ipam-ds-ranges", "ipam-da-host-local"],
-        "ranges": ranges,
-        "routes": [{"dst": "0.0.0.0/0"}],
-        "dataDir": sandbox.data_dir(),
-        "stateDir": sandbox.state_dir(),
-    });
+    let mut ipam = ipam(sandbox, ranges);
+    ipam["routes"] = json!([{"dst": "0.0.0.0/0"}]);
     let bridge = json!({"type": "bridge", "bridge": "web0", "isGateway": true, "ipMasq": true,
         "ipam": ipam});
     let portmap = json!({"type": "portmap", "capabilities": {"portMappings": true}});
@@ -32,13 +26,7 @@ fn two_families() -> Value {
 }
 
 fn create(docker: &Dockerd, name: &str, options: &[&str]) {
-    let line = [
-        "network",
-        "create",
-        "--driver=ipam-delegated",
-        "--opt=conflist=web",
-    ];
-    docker.ok(&[&line, options, &[name]].concat());
+    create_cni(docker, name, &[&["--opt=conflist=web"], options].concat());
 }
 
 /// The firewall's rules of CNI plugins, the interfaces and the network namespaces of the node.
@@ -64,30 +52,30 @@ fn rules_interfaces_and_namespaces_are_as_before_after_any_life_of_a_container()
         create(&docker, "net", &["--ipam-driver=null"]);
         // Bridge and chains of the plugins, which stay.
         docker.run("net", "first", &["-p8080:80"]);
-        docker.ok(&["rm", "--force", "first"]);
+        docker.says("rm --force first");
         let before = traces(&docker);
         docker.run("net", "restarted", &["-p8080:80"]);
         for _ in 0..3 {
-            docker.ok(&["restart", "--time=0", "restarted"]);
+            docker.says("restart --time=0 restarted");
         }
         docker.run("net", "connected", &[]);
-        docker.ok(&["network", "disconnect", "net", "connected"]);
-        docker.ok(&["network", "connect", "net", "connected"]);
+        docker.says("network disconnect net connected");
+        docker.says("network connect net connected");
         docker.run("net", "killed", &[]);
-        docker.ok(&["kill", "killed"]);
-        docker.ok(&["start", "killed"]);
+        docker.says("kill killed");
+        docker.says("start killed");
         docker.kill_daemon();
         docker.start_daemon();
-        docker.ok(&["restart", "--time=0", "killed"]);
+        docker.says("restart --time=0 killed");
         assert!(traces(&docker).len() > before.len());
         // Docker makes a new namespace in the place of a container's, so its interface is lost.
         docker.kill_dockerd();
         docker.start_dockerd();
-        docker.ok(&["rm", "--force", "restarted", "connected", "killed"]);
+        docker.says("rm --force restarted connected killed");
         docker.sweep();
         docker.wait(|docker| docker.sandbox.docker_files("endpoints").is_empty());
         assert_eq!(traces(&docker), before);
-        docker.ok(&["network", "rm", "net"]);
+        docker.says("network rm net");
         assert_eq!(traces(&docker), before);
         assert!(reserved(&docker).is_empty());
     });
@@ -99,25 +87,18 @@ fn a_widened_range_reaches_running_networks_and_a_release_needs_no_configuration
     with_both(&[], |docker| {
         let range = |last: &str| json!([[{"subnet": "10.95.0.0/24", "rangeStart": "10.95.0.2", "rangeEnd": last}]]);
         configure(&docker, &range("10.95.0.3"));
-        let shared = [
-            "network",
-            "create",
-            "--ipam-driver=ipam-delegated",
-            "--ipam-opt=conflist=web",
-            "shared",
-        ];
-        docker.ok(&shared);
+        docker.says("network create --ipam-driver=ipam-delegated --ipam-opt=conflist=web shared");
         docker.run("shared", "c1", &[]);
         docker.run("shared", "c2", &[]);
-        let run = ["run", "--rm", "--network=shared", "test", "/bin/true"];
-        assert!(docker.err(&run).contains("all 2 are reserved"));
+        let run = "run --rm --network=shared test /bin/true";
+        assert!(docker.refuses(run).contains("all 2 are reserved"));
         configure(&docker, &range("10.95.0.9"));
         docker.run("shared", "c3", &[]);
         assert_eq!(docker.address("shared", "c3"), "10.95.0.4");
         fs::remove_file(docker.sandbox.conf_dir().join("web.conflist")).unwrap();
-        assert!(docker.err(&run).contains("has the name \"web\""));
-        docker.ok(&["rm", "--force", "c1", "c2", "c3"]);
-        docker.ok(&["network", "rm", "shared"]);
+        assert!(docker.refuses(run).contains("has the name \"web\""));
+        docker.says("rm --force c1 c2 c3");
+        docker.says("network rm shared");
         assert!(reserved(&docker).is_empty());
     });
 }
@@ -169,10 +150,10 @@ fn a_port_of_the_host_is_published_once() {
         let said = String::from_utf8_lossy(&refused.stderr);
         let why = "port 8080/tcp of the host is published already, by endpoint";
         assert!(!refused.status.success() && said.contains(why), "{said}");
-        docker.ok(&["rm", "--force", "c2"]);
+        docker.says("rm --force c2");
         assert!(run("c3", "-p8080:80/udp").status.success());
-        docker.ok(&["restart", "--time=0", "c1"]);
-        docker.ok(&["rm", "--force", "c1", "c3"]);
+        docker.says("restart --time=0 c1");
+        docker.says("rm --force c1 c3");
         assert!(run("c4", "-p8080:90").status.success());
     });
 }
@@ -183,14 +164,8 @@ fn docker_ignores_a_fixed_address_where_it_gives_none() {
     with_both(&[], |docker| {
         configure(&docker, &two_families());
         create(&docker, "net", &["--ipam-driver=null"]);
-        let fixed = [
-            "run",
-            "--detach",
-            "--network=net",
-            "--name=c1",
-            "--ip=10.95.0.77",
-        ];
-        let run = docker.docker(&[&fixed[..], &["test", "/bin/sleep", "1000"]].concat());
+        let run = "run --detach --network=net --name=c1 --ip=10.95.0.77 test /bin/sleep 1000";
+        let run = docker.docker(&run.split(' ').collect::<Vec<_>>());
         // One version refuses it; no version passes it on.
         if run.status.success() {
             assert_eq!(docker.address("net", "c1"), "10.95.0.2");
