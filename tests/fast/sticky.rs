@@ -1,4 +1,5 @@
-//! Sticky keys: a key gets its address again, if the address is free. Nothing is remembered for it.
+//! Sticky keys: a key gets its address again, if the address is free. Nothing is remembered for it. And
+//! owners, which remember theirs elsewhere.
 
 use std::fs;
 
@@ -68,4 +69,24 @@ fn a_key_has_the_same_address_in_another_data_dir_and_leaves_the_rotation() {
         .collect();
     names.sort();
     assert_eq!(names, ["10.1.0.2", "last_reserved_ip.pool", "lock"]);
+}
+
+/// A node's files know attachments only.
+#[test]
+fn a_pool_with_an_owner_is_refused_by_name_and_status_says_so_if_each_rule_has_one() {
+    let sandbox = Sandbox::default();
+    let mut config = config(&sandbox, "10.1.0.0/24");
+    let owned = json!({"pools": ["pool"], "owner": "pods/prod/${NAME}"});
+    config["ipam"]["rules"] = json!([owned]);
+    let why =
+        "prevResult.pools[0].owner: ipam-da-host-local keeps no address for \"pods/prod/web\"";
+    run(&sandbox, "ADD", &config, Some("web"), "c1").refused(7, why);
+    let status = sandbox.call("ipam-delegated", "STATUS", &config).run();
+    assert!(!status.status.success(), "{status:?}");
+    assert!(status.stdout.contains("owner"), "{status:?}");
+    config["ipam"]["rules"][0]["when"] = json!({"NAME": "web"});
+    config["ipam"]["rules"][1] = json!({"pools": ["pool"]});
+    run(&sandbox, "ADD", &config, Some("other"), "c2").result();
+    let status = sandbox.call("ipam-delegated", "STATUS", &config).run();
+    assert!(status.status.success(), "{status:?}");
 }

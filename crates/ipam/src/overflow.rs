@@ -9,7 +9,7 @@ use crate::pool_ranges::is_set;
 const KEY: &str = "or";
 
 /// Keys of an entry that count for all of its pools.
-const OF_ALL: [&str; 3] = [KEY, "requested-ip", "sticky"];
+const OF_ALL: [&str; 4] = [KEY, "requested-ip", "sticky", "owner"];
 
 /// An entry of a result's `pools`, and those of its `or`: at least one pool.
 #[derive(Clone, Debug)]
@@ -170,6 +170,10 @@ mod tests {
             (
                 r#"{"subnet":"10.1.0.0/29","sticky":"k"}"#,
                 "it.or[0].sticky: write it beside or, where it counts for all of its pools",
+            ),
+            (
+                r#"{"subnet":"10.1.0.0/29","owner":"o"}"#,
+                "it.or[0].owner: write it beside or, where it counts for all of its pools",
             ),
             (
                 r#"{"subnet":"10.1.0.0/29","or":[]}"#,

@@ -13,7 +13,7 @@ use crate::{
     Candidate, PoolName, RangeSet, parse_address, pools_directory, ranges_of_pool, read_routes,
 };
 
-/// Longest key of `sticky`, in bytes.
+/// Longest key of `sticky`, and longest `owner`, in bytes.
 pub const LONGEST_STICKY_KEY: usize = 1024;
 
 /// An entry of a result's `pools`, valid.
@@ -34,6 +34,8 @@ pub struct Pool {
     pub requested: Option<IpAddr>,
     /// `sticky`: the search for a free address begins at the place that this key's hash gives.
     pub sticky: Option<String>,
+    /// `owner`: what the address belongs to, instead of an attachment.
+    pub owner: Option<String>,
     /// `routes`: an allocator adds them to its answer if it gives an address of the pool.
     pub routes: Vec<Object>,
     /// `dns`: as `routes`.
@@ -51,15 +53,15 @@ impl Pool {
     ///
     /// Code 7, naming the key and the value: a name or a space that is invalid; no
     /// range, or ranges in both places; an invalid range set; a requested address
-    /// that is unreadable, in none of the ranges, or a gateway; a `sticky` of more than
-    /// 1024 bytes; invalid `routes` or `dns`.
+    /// that is unreadable, in none of the ranges, or a gateway; a `sticky` or an `owner` of more
+    /// than 1024 bytes; invalid `routes` or `dns`.
     pub fn read(path: &str, object: Object) -> Result<Self, Error> {
         let mut pool = Self::without_request(path, object)?;
         Self::read_request(path, slice::from_mut(&mut pool))?;
         Ok(pool)
     }
 
-    /// [`Self::read`], except for the requested address and the sticky key.
+    /// [`Self::read`], except for the requested address, the sticky key and the owner.
     pub(crate) fn without_request(path: &str, object: Object) -> Result<Self, Error> {
         let dns = object.section(path, "dns")?;
         let (name, space) = name_and_space(path, &object)?;
@@ -68,6 +70,7 @@ impl Pool {
             ranges: ranges_of_pool(path, &object)?,
             requested: None,
             sticky: None,
+            owner: None,
             routes: read_routes(path, &object)?,
             dns: dns.transpose()?.unwrap_or_default(),
             nth: 0,
@@ -78,14 +81,16 @@ impl Pool {
         })
     }
 
-    /// Reads the requested address and the sticky key of the first pool of an overflow, for all of
-    /// its pools.
+    /// Reads the requested address, the sticky key and the owner of the first pool of an overflow,
+    /// for all of its pools.
     pub(crate) fn read_request(path: &str, pools: &mut [Self]) -> Result<(), Error> {
         let keys = &pools[0].object;
-        let sticky = sticky(path, keys)?;
+        let sticky = bounded(path, keys, "sticky")?;
+        let owner = bounded(path, keys, "owner")?;
         let requested: Option<String> = keys.read(path, "requested-ip")?;
         for pool in pools.iter_mut() {
             pool.sticky.clone_from(&sticky);
+            pool.owner.clone_from(&owner);
         }
         if let Some(text) = requested {
             let (at, ip) = requested_of(&text, pools)
@@ -167,14 +172,15 @@ impl Pool {
     }
 }
 
-fn sticky(path: &str, entry: &Object) -> Result<Option<String>, Error> {
-    let sticky: Option<String> = entry.read(path, "sticky")?;
-    match sticky {
-        Some(key) if key.len() > LONGEST_STICKY_KEY => Err(Error::config(format!(
-            "{path}.sticky: \"{}\" is longer than {LONGEST_STICKY_KEY} bytes",
-            Excerpt(&key)
+/// The text of `sticky` or `owner`; an empty one counts as none.
+fn bounded(path: &str, entry: &Object, key: &str) -> Result<Option<String>, Error> {
+    let text: Option<String> = entry.read(path, key)?;
+    match text {
+        Some(text) if text.len() > LONGEST_STICKY_KEY => Err(Error::config(format!(
+            "{path}.{key}: \"{}\" is longer than {LONGEST_STICKY_KEY} bytes",
+            Excerpt(&text)
         ))),
-        key => Ok(key.filter(|key| !key.is_empty())),
+        text => Ok(text.filter(|text| !text.is_empty())),
     }
 }
 
@@ -279,14 +285,17 @@ mod tests {
     }
 
     #[test]
-    fn a_sticky_key_has_at_most_1024_bytes() {
-        let sticky = |length: usize| {
-            let key = "k".repeat(length);
-            pool(&format!(r#"{{"subnet":"10.0.0.0/24","sticky":"{key}"}}"#))
-        };
-        assert!(sticky(1024).is_ok());
-        let refused = sticky(1025).unwrap_err();
-        assert!(refused.ends_with("is longer than 1024 bytes"), "{refused}");
+    fn a_sticky_key_and_an_owner_have_at_most_1024_bytes() {
+        for key in ["sticky", "owner"] {
+            let with = |length: usize| {
+                let text = "k".repeat(length);
+                pool(&format!(r#"{{"subnet":"10.0.0.0/24","{key}":"{text}"}}"#))
+            };
+            assert!(with(1024).is_ok());
+            let refused = with(1025).unwrap_err();
+            assert!(refused.starts_with(&format!("it.{key}: ")), "{refused}");
+            assert!(refused.ends_with("is longer than 1024 bytes"), "{refused}");
+        }
     }
 
     #[test]

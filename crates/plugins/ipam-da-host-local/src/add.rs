@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use cni::{Attachment, Call, Error, IpConfig, IpamResult, NetworkName, code};
+use cni::{Attachment, Call, Error, IpConfig, IpamResult, NetworkConfig, NetworkName, code};
 use ipam::{Completion, Overflow, Pool, Pools, Range};
 use reservations::{DataDir, Reserved, State, Store, Stores};
 
@@ -62,8 +62,29 @@ impl<'a> Prepared<'a> {
         Ok(Self {
             data_dir: storage::directories(call, &ipam)?,
             completion: Completion::read(config, &ipam)?,
-            pools: Pools::of_call(config)?.read(config)?,
+            pools: read(Pools::of_call(config)?, config)?,
         })
+    }
+}
+
+/// Reads pools of a call.
+///
+/// # Errors
+///
+/// As [`Pools::read`]; code 7 for a pool with an owner: a node's files know attachments only.
+pub(crate) fn read(pools: Pools, config: &NetworkConfig) -> Result<Vec<Overflow>, Error> {
+    let pools = pools.read(config)?;
+    let owner = |of: &Overflow| of.all()[0].owner.clone();
+    match pools
+        .iter()
+        .enumerate()
+        .find_map(|(i, of)| Some((i, owner(of)?)))
+    {
+        None => Ok(pools),
+        Some((i, owner)) => Err(Error::config(format!(
+            "prevResult.pools[{i}].owner: ipam-da-host-local keeps no address for {owner:?}: \
+             ipam-da-etcd and ipam-da-kubernetes keep addresses of owners"
+        ))),
     }
 }
 

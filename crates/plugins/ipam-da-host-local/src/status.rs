@@ -4,7 +4,7 @@ use cni::{Call, Error, NetworkConfig, NetworkName, code};
 use ipam::{Completion, Overflow, Pools};
 use reservations::DataDir;
 
-use crate::storage;
+use crate::{add, storage};
 
 /// Fails if any ADD would fail: its answer can't be completed, there is no selector before this
 /// allocator, a pool has no address at all, or a directory can't be used. How many addresses are
@@ -34,7 +34,7 @@ fn as_an_add(call: &Call<'_>) -> Result<(), Error> {
 /// Makes and locks the directories of these pools as an ADD does, and tries to write to them.
 fn serve(pools: Pools, config: &NetworkConfig, data_dir: &DataDir<'_>) -> Result<(), Error> {
     let network = config.name();
-    let pools = pools.read(config)?;
+    let pools = add::read(pools, config)?;
     let numbered = pools.iter().enumerate();
     let empty = numbered.filter_map(|(place, pools)| pools.refuse_empty(network, place).err());
     Error::all_as_one(empty)?;

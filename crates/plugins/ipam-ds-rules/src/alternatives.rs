@@ -7,6 +7,7 @@ use crate::catalogue::Catalogue;
 use crate::choice::{self, Choice};
 use crate::pool::CataloguePool;
 use crate::rule::Rule;
+use crate::template::Template;
 
 /// The pools that each rule may lead to: those whose names have no fact, and, if others have one,
 /// each pool that it may name.
@@ -34,12 +35,12 @@ pub(crate) fn alternatives(catalogue: &Catalogue) -> Result<Vec<Vec<Object>>, Er
 
 fn of_rule(catalogue: &Catalogue, rule: &Rule) -> Result<Vec<Vec<Object>>, Error> {
     let never = |key: &str, why: &str| Err(Error::config(format!("{}.{key}: {why}", rule.path)));
-    let sticky = rule.sticky.as_ref();
-    if sticky.is_some_and(|sticky| sticky.shortest() > LONGEST_STICKY_KEY) {
-        return never(
-            "sticky",
-            &format!("it is longer than {LONGEST_STICKY_KEY} bytes"),
-        );
+    for (key, template) in [("sticky", &rule.sticky), ("owner", &rule.owner)] {
+        let is_longer = |text: &Template| text.shortest() > LONGEST_STICKY_KEY;
+        if template.as_ref().is_some_and(is_longer) {
+            let why = format!("it is longer than {LONGEST_STICKY_KEY} bytes");
+            return never(key, &why);
+        }
     }
     let choice = Choice::for_any_container(catalogue, rule)?;
     let mut certain = choice.entries()?;

@@ -19,6 +19,7 @@ pub(crate) struct Choice<'a> {
     pub(crate) rule: &'a Rule,
     chosen: Vec<Chosen<'a>>,
     sticky: Option<String>,
+    owner: Option<String>,
     /// True if the name of a pool contains a fact, and there is no container.
     is_partial: bool,
 }
@@ -59,10 +60,8 @@ impl<'a> Choice<'a> {
         let mut choice = Self::of_texts(catalogue, rule, |key, template| {
             expand(rule, key, template, facts).map(|text| Some(text.into()))
         })?;
-        choice.sticky = match &rule.sticky {
-            Some(template) => Some(sticky_key(rule, template, facts)?),
-            None => None,
-        };
+        choice.sticky = bounded(rule, Key::Sticky, rule.sticky.as_ref(), facts)?;
+        choice.owner = bounded(rule, Key::Owner, rule.owner.as_ref(), facts)?;
         Ok(choice)
     }
 
@@ -75,9 +74,12 @@ impl<'a> Choice<'a> {
         catalogue: &'a Catalogue,
         rule: &'a Rule,
     ) -> Result<Self, Error> {
-        Self::of_texts(catalogue, rule, |_, template| {
+        let mut choice = Self::of_texts(catalogue, rule, |_, template| {
             Ok(template.literal().map(Cow::from))
-        })
+        })?;
+        // An allocator that knows no owners refuses any.
+        choice.owner = rule.owner.as_ref().map(|_| "any container's".to_owned());
+        Ok(choice)
     }
 
     /// The choice of the texts that `text_of` knows.
@@ -91,6 +93,7 @@ impl<'a> Choice<'a> {
             rule,
             chosen: Vec::new(),
             sticky: None,
+            owner: None,
             is_partial: false,
         };
         for names in rule.pools() {
@@ -291,6 +294,9 @@ impl<'a> Choice<'a> {
             if let Some(key) = &self.sticky {
                 entry.set("sticky", key);
             }
+            if let Some(owner) = &self.owner {
+                entry.set("owner", owner);
+            }
             // For people who read the record. No plugin uses it.
             entry.set("rule", &self.rule.path);
             entries.push(entry);
@@ -324,15 +330,24 @@ fn expand(rule: &Rule, key: Key, template: &Template, facts: &Facts) -> Result<S
     })
 }
 
-fn sticky_key(rule: &Rule, template: &Template, facts: &Facts) -> Result<String, Error> {
-    let key = expand(rule, Key::Sticky, template, facts)?;
-    if key.len() > LONGEST_STICKY_KEY {
-        let (path, key) = (&rule.path, Excerpt(&key));
+/// The text of `sticky` or `owner`.
+fn bounded(
+    rule: &Rule,
+    key: Key,
+    template: Option<&Template>,
+    facts: &Facts,
+) -> Result<Option<String>, Error> {
+    let Some(template) = template else {
+        return Ok(None);
+    };
+    let text = expand(rule, key, template, facts)?;
+    if text.len() > LONGEST_STICKY_KEY {
+        let (path, text) = (&rule.path, Excerpt(&text));
         return Err(Error::config(format!(
-            "{path}.sticky: \"{key}\" is longer than {LONGEST_STICKY_KEY} bytes"
+            "{path}.{key}: \"{text}\" is longer than {LONGEST_STICKY_KEY} bytes"
         )));
     }
-    Ok(key)
+    Ok(Some(text))
 }
 
 #[cfg(test)]

@@ -44,6 +44,32 @@ pub fn pools(config: &NetworkConfig) -> Result<Vec<Object>, Error> {
         .collect()
 }
 
+/// The names of rules whose `owner` has no fact that differs between workloads: all containers of a
+/// namespace, a node or a network would have one address.
+///
+/// # Errors
+///
+/// As the plugin: an invalid catalogue, naming file, rule and key.
+pub fn shared_owners(config: &NetworkConfig) -> Result<Vec<String>, Error> {
+    let is_common = |fact: &str| {
+        let common = [
+            "K8S_POD_NAMESPACE",
+            "NOMAD_NAMESPACE",
+            "network",
+            "ifname",
+            "node",
+        ];
+        let families = ["namespace-label:", "node-label:"];
+        common.contains(&fact) || families.iter().any(|family| fact.starts_with(family))
+    };
+    let catalogue = Catalogue::of(config)?;
+    let shared = catalogue.rules.iter().filter(|rule| {
+        let mut owner = rule.owner.iter();
+        owner.any(|owner| owner.facts().all(is_common))
+    });
+    Ok(shared.map(|rule| rule.path.clone()).collect())
+}
+
 /// The pools of a catalogue's file with this path and content, as they are written, by their names.
 ///
 /// # Errors
@@ -63,6 +89,27 @@ pub fn pools_of_file(path: &str, content: &[u8]) -> Result<BTreeMap<PoolName, Ob
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_owner_without_a_fact_of_a_workload_is_shared() {
+        let rule = |owner: &str| {
+            format!(r#"{{"when":{{"A":"{owner}"}},"pools":["p"],"owner":"{owner}"}}"#)
+        };
+        let rules = [
+            "vm",
+            "${K8S_POD_NAMESPACE}/${node-label:rack}",
+            "${K8S_POD_NAMESPACE}/${K8S_POD_NAME}",
+        ];
+        let rules = rules.map(rule).join(",");
+        let json = format!(
+            r#"{{"cniVersion":"1.0.0","name":"net","ipam":{{"pools":{{"p":{{}}}},"rules":[{rules}]}}}}"#
+        );
+        let config = NetworkConfig::parse(json.into_bytes()).unwrap();
+        assert_eq!(
+            shared_owners(&config).unwrap(),
+            ["ipam.rules[0]", "ipam.rules[1]"]
+        );
+    }
     use cni::Environment;
 
     fn config(rules: &str) -> NetworkConfig {

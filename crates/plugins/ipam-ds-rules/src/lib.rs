@@ -19,7 +19,7 @@ use ipam::{Facts, Pools, pools_or_nothing};
 use alternatives::alternatives;
 use catalogue::Catalogue;
 use choice::Choice;
-pub use explain::{Explanation, explain, pools, pools_of_file};
+pub use explain::{Explanation, explain, pools, pools_of_file, shared_owners};
 
 /// The selector `ipam-ds-rules`: appends the pools of the first rule that holds.
 pub struct IpamDsRules;

@@ -6,7 +6,7 @@ use cni::{Dns, Error, Object, is_field};
 use ipam::{Interval, Pool, PoolName, RANGE_KEYS, RangeSet};
 
 /// Keys of an entry of `pools` that a rule sets.
-const SET_BY_RULES: [&str; 4] = ["name", "requested-ip", "sticky", "or"];
+const SET_BY_RULES: [&str; 5] = ["name", "requested-ip", "sticky", "owner", "or"];
 
 /// Keys of a pool that become parts of the result.
 const OF_RESULT: [&str; 2] = ["routes", "dns"];

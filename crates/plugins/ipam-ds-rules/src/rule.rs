@@ -1,4 +1,4 @@
-//! A rule: conditions, pools, requested addresses, a sticky key.
+//! A rule: conditions, pools, requested addresses, a sticky key, an owner.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::template::Template;
 use crate::text_or::TextOr;
 
 /// The keys of a rule.
-const KEYS: [&str; 5] = ["when", "pools", "ip", "ips", "sticky"];
+const KEYS: [&str; 6] = ["when", "pools", "ip", "ips", "sticky", "owner"];
 
 /// A rule that is valid by itself.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub(crate) struct Rule {
     ips: Vec<(Key, Requested)>,
     /// The sticky key.
     pub(crate) sticky: Option<Template>,
+    /// What its addresses belong to.
+    pub(crate) owner: Option<Template>,
 }
 
 /// A key of a rule with a template.
@@ -39,6 +41,7 @@ pub(crate) enum Key {
     Ip,
     IpOfList(usize),
     Sticky,
+    Owner,
 }
 
 impl fmt::Display for Key {
@@ -49,6 +52,7 @@ impl fmt::Display for Key {
             Self::Ip => f.write_str("ip"),
             Self::IpOfList(i) => write!(f, "ips[{i}]"),
             Self::Sticky => f.write_str("sticky"),
+            Self::Owner => f.write_str("owner"),
         }
     }
 }
@@ -67,6 +71,7 @@ impl Rule {
             pools: pools(&path, &object)?,
             ips: ips(&path, &object)?,
             sticky: object.read(&path, "sticky")?,
+            owner: object.read(&path, "owner")?,
             path,
         })
     }
@@ -189,7 +194,7 @@ mod tests {
             ),
             (
                 r#"{"pool":["a"]}"#,
-                ".pool: there is no such key, only when, pools, ip, ips, sticky",
+                ".pool: there is no such key, only when, pools, ip, ips, sticky, owner",
             ),
             (
                 r#"{"pools":["a"],"Pools":["b"]}"#,

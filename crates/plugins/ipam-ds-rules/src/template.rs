@@ -44,6 +44,12 @@ impl Template {
         first.into_iter().chain(others.map(|(_, behind)| behind))
     }
 
+    /// The names of the facts in the text.
+    pub(crate) fn facts(&self) -> impl Iterator<Item = &str> {
+        let opened = self.0.split(OPEN).skip(1);
+        opened.filter_map(|part| Some(part.split_once(CLOSE)?.0))
+    }
+
     /// The fewest bytes that the text can have: with facts that are empty.
     pub(crate) fn shortest(&self) -> usize {
         self.parts().map(str::len).sum()

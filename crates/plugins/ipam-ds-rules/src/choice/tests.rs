@@ -42,14 +42,14 @@ fn pools(rules: &str, facts: &[(&str, &str)], requests: &[&str]) -> Result<Value
 #[test]
 fn each_pool_has_its_name_its_keys_and_its_part_of_the_rule() {
     let rules = r#"[{"when":{"A":"1"},"pools":["lan"]},
-        {"pools":["b","a"],"ips":["10.0.0.5","fd00::${A}"],"sticky":"k/${A}"}]"#;
+        {"pools":["b","a"],"ips":["10.0.0.5","fd00::${A}"],"sticky":"k/${A}","owner":"o/${A}"}]"#;
     assert_eq!(
         pools(rules, &[("A", "2f")], &[]),
         Ok(json!([
             {"name": "b", "ranges": [{"subnet": "fd00::/64"}], "requested-ip": "fd00::2f",
-             "sticky": "k/2f", "rule": "ipam.rules[1]"},
+             "sticky": "k/2f", "owner": "o/2f", "rule": "ipam.rules[1]"},
             {"name": "a", "subnet": "10.0.0.0/24", "x": 1.5, "exclude": ["10.0.0.5"],
-             "requested-ip": "10.0.0.5", "sticky": "k/2f", "rule": "ipam.rules[1]"},
+             "requested-ip": "10.0.0.5", "sticky": "k/2f", "owner": "o/2f", "rule": "ipam.rules[1]"},
         ]))
     );
 }
