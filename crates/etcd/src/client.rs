@@ -12,7 +12,7 @@ use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic_prost::ProstCodec;
 
-use crate::failure::of_status;
+use crate::failure::{of_status, unanswered};
 use crate::messages::{Answer, KeyValue, Range, RangeAnswer, Response, TxnAnswer};
 use crate::{Settings, Txn, Url};
 
@@ -127,6 +127,7 @@ impl Client {
         }
     }
 
+    /// Sends a request to the member in use; after a failure, the next request goes to another one.
     fn call<Q, A>(
         &mut self,
         path: &'static str,
@@ -138,46 +139,21 @@ impl Client {
         Q: Message + Clone + 'static,
         A: Answer,
     {
-        let lost = match changes {
-            true => Kind::Lost,
-            false => Kind::Unreachable,
-        };
         if self.started.is_none() {
             self.started = Some(self.start(time)?);
         }
         let started = self.started.as_mut().expect("it is started");
-        let channel = &started.channels[started.current % started.channels.len()];
-        let within = time.attempt();
-        let mut request = Request::new(message.clone());
-        request.set_timeout(within);
-        // A member without a leader then refuses immediately.
-        let leader = AsciiMetadataValue::from_static("true");
-        request.metadata_mut().insert("hasleader", leader);
-        let exchange = async {
-            let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(LARGEST_ANSWER);
-            let not_ready = |error| StoreError::new(Kind::Unreachable, reason(&error));
-            grpc.ready().await.map_err(not_ready)?;
-            let path = PathAndQuery::from_static(path);
-            let answer = grpc.unary(request, path, ProstCodec::<Q, A>::default());
-            answer.await.map_err(|status| of_status(&status, changes))
-        };
-        let answered = match started.executor.run(exchange, time, within) {
-            Ok(answered) => answered,
-            Err(Ended::TimeIsUp) => Err(StoreError::new(lost, "it doesn't answer")),
-            Err(Ended::Cancelled) => Err(StoreError::new(Kind::Cancelled, "the call is cancelled")),
-        };
+        let answered = started.exchange(path, message, changes, time);
         if answered.is_err() {
             started.current += 1;
         }
-        match answered {
-            Ok(response) if response.get_ref().header().is_some() => Ok(response.into_inner()),
-            Ok(_) => Err(self.named(lost, "its answer has no header, so it isn't etcd")),
+        answered.map_err(|error| match error.kind {
             // Another member may be trusted.
-            Err(error) if error.kind == Kind::Refused && self.is_of_one_member(&error) => {
-                Err(self.named(Kind::Unreachable, &error.msg))
+            Kind::Refused if self.is_of_one_member(&error) => {
+                self.named(Kind::Unreachable, &error.msg)
             }
-            Err(error) => Err(self.named(error.kind, &error.msg)),
-        }
+            kind => self.named(kind, &error.msg),
+        })
     }
 
     /// True if the failure is one of TLS, and there are other members.
@@ -240,6 +216,47 @@ impl Client {
         match content.windows(11).any(|part| part == b"-----BEGIN ") {
             true => Ok(content),
             false => Err(refused("it is no PEM file")),
+        }
+    }
+}
+
+impl Started {
+    /// Sends a request, and waits for its answer for half of the time that is left.
+    fn exchange<Q, A>(
+        &self,
+        path: &'static str,
+        message: &Q,
+        changes: bool,
+        time: &TimeLimit<'_>,
+    ) -> Result<A, StoreError>
+    where
+        Q: Message + Clone + 'static,
+        A: Answer,
+    {
+        let channel = &self.channels[self.current % self.channels.len()];
+        let within = time.attempt();
+        let mut request = Request::new(message.clone());
+        request.set_timeout(within);
+        // A member without a leader then refuses immediately.
+        let leader = AsciiMetadataValue::from_static("true");
+        request.metadata_mut().insert("hasleader", leader);
+        let exchange = async {
+            let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(LARGEST_ANSWER);
+            let not_ready = |error| StoreError::new(Kind::Unreachable, reason(&error));
+            grpc.ready().await.map_err(not_ready)?;
+            let path = PathAndQuery::from_static(path);
+            let answer = grpc.unary(request, path, ProstCodec::<Q, A>::default());
+            answer.await.map_err(|status| of_status(&status, changes))
+        };
+        let unanswered = |why: &str| StoreError::new(unanswered(changes), why);
+        let answered = self.executor.run(exchange, time, within);
+        let response = answered.map_err(|ended| match ended {
+            Ended::TimeIsUp => unanswered("it doesn't answer"),
+            Ended::Cancelled => StoreError::new(Kind::Cancelled, "the call is cancelled"),
+        })??;
+        match response.get_ref().header() {
+            Some(_) => Ok(response.into_inner()),
+            None => Err(unanswered("its answer has no header, so it isn't etcd")),
         }
     }
 }

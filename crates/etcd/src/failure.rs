@@ -11,10 +11,6 @@ use tonic::{Code, ConnectError, Status};
 pub(crate) fn of_status(status: &Status, changes: bool) -> StoreError {
     let said = status.message().trim_start_matches("etcdserver: ");
     let is = |text: &str| said.contains(text);
-    let lost = match changes {
-        true => Kind::Lost,
-        false => Kind::Unreachable,
-    };
     let (kind, msg) = match status.code() {
         Code::Unauthenticated | Code::PermissionDenied => (Kind::Refused, said.to_owned()),
         Code::InvalidArgument if is("user name is empty") => (
@@ -30,7 +26,7 @@ pub(crate) fn of_status(status: &Status, changes: bool) -> StoreError {
             let was_sent = !is_of_connection(status);
             let kind = match was_sent {
                 true if is_client_refused(&reason) => Kind::Refused,
-                true => lost,
+                true => unanswered(changes),
                 false if is_distrust(&reason) => Kind::Refused,
                 false => Kind::Unreachable,
             };
@@ -38,6 +34,15 @@ pub(crate) fn of_status(status: &Status, changes: bool) -> StoreError {
         }
     };
     StoreError::new(kind, msg)
+}
+
+/// Kind of a failure after which a request may have been executed, by whether it would change
+/// something.
+pub(crate) fn unanswered(changes: bool) -> Kind {
+    match changes {
+        true => Kind::Lost,
+        false => Kind::Unreachable,
+    }
 }
 
 /// True if there was no connection, so the request was not sent.
