@@ -66,13 +66,20 @@ impl PoolCluster for Cluster {
 
     fn addresses(&self) -> Vec<String> {
         let addresses = self.etcd.values("/ipam/v1/addresses/");
-        let mut of_nodes = self.etcd.keys("/ipam/v1/nodes/");
-        of_nodes.sort();
+        let mut of_holders = self.etcd.keys("/ipam/v1/nodes/");
+        let of_owners = self.etcd.keys("/ipam/v1/owners/").into_iter();
+        of_holders.extend(of_owners.map(|key| key.split_once('/').unwrap().1.to_owned()));
+        of_holders.sort();
         let mut indexed = Vec::new();
         let mut lines = Vec::new();
         for (ip, value) in addresses {
             let holder: Value = serde_json::from_str(&value).unwrap();
             let text = |key: &str| holder[key].as_str().unwrap();
+            if let Some(owner) = holder["owner"].as_str() {
+                lines.push(format!("{} {owner}", harness::ip_of_key(&ip)));
+                indexed.push(ip);
+                continue;
+            }
             indexed.push(format!("{}/{ip}", text("node")));
             lines.push(format!(
                 "{} {}/{}/{}:{}",
@@ -84,7 +91,7 @@ impl PoolCluster for Cluster {
             ));
         }
         indexed.sort();
-        assert_eq!(indexed, of_nodes, "each address is found by its node");
+        assert_eq!(indexed, of_holders, "each address is found by its holder");
         lines.sort();
         lines
     }
@@ -99,9 +106,11 @@ impl PoolCluster for Cluster {
         let name = octets.collect::<Vec<_>>().join(".");
         self.etcd
             .ctl(&["del", &format!("/ipam/v1/addresses/{name}")]);
-        for key in self.etcd.keys("/ipam/v1/nodes/") {
-            if key.ends_with(&name) {
-                self.etcd.ctl(&["del", &format!("/ipam/v1/nodes/{key}")]);
+        for index in ["/ipam/v1/nodes/", "/ipam/v1/owners/"] {
+            for key in self.etcd.keys(index) {
+                if key.ends_with(&name) {
+                    self.etcd.ctl(&["del", &format!("{index}{key}")]);
+                }
             }
         }
     }
@@ -128,6 +137,7 @@ fn promises() {
     needs!(ETCD, ETCDCTL);
     keep(crate::promises::PROMISES);
     keep(crate::selection::PROMISES);
+    keep(crate::owners::PROMISES);
     keep(crate::tools::PROMISES);
 }
 

@@ -1,5 +1,6 @@
 //! Pools of a cluster in Kubernetes' API: `docs/kubernetes-cluster-pool` on a real API server.
 
+mod collected_owners;
 mod facts;
 mod lost_answers;
 mod objects;
@@ -114,6 +115,9 @@ impl PoolCluster for Cluster {
         let objects = self.api.objects("addresses");
         let line = |object: &Value| {
             let text = |key: &str| object["spec"][key].as_str().unwrap().to_owned();
+            if let Some(owner) = object["spec"]["owner"].as_str() {
+                return format!("{} {owner}", text("ip"));
+            }
             let [ip, node, network] = ["ip", "node", "network"].map(text);
             let [container, ifname] = ["containerID", "ifname"].map(text);
             format!("{ip} {node}/{network}/{container}:{ifname}")
@@ -150,6 +154,7 @@ fn promises() {
     let mut cluster = Cluster::default();
     cluster.keep(crate::promises::PROMISES);
     cluster.keep(crate::selection::PROMISES);
+    cluster.keep(crate::owners::PROMISES);
     cluster.keep(crate::tools::PROMISES);
 }
 

@@ -7,6 +7,7 @@ mod etcd;
 mod killed;
 mod kubernetes;
 mod on_a_wire;
+mod owners;
 mod pool_cluster;
 mod promises;
 mod selection;

@@ -142,6 +142,9 @@ pub(crate) fn create(kubeconfig: &Path, ip: Ipv4Addr) -> Result<()> {
     };
     let holder = serde_json::from_value(engine::holder(BARE_NODE, BARE_POOL, &ip.to_string()))?;
     let mut store = ENGINE.open(&serde_json::from_value(ipam)?, None)?;
-    ensure!(store.claim(&key, &holder)? != Claim::Taken, "{ip} exists");
+    ensure!(
+        store.claim(&key, &holder, 0)? != Claim::Taken,
+        "{ip} exists"
+    );
     Ok(())
 }

@@ -8,12 +8,16 @@ use ipam::{Completion, Pool};
 use crate::pools::{NamedPool, NamedPools};
 use crate::repetition::{read_one, until_answered};
 use crate::search::Search;
-use crate::{AddressKey, Claim, Held, Holder, Node, Store, StoreError};
+use crate::{AddressKey, Claim, Held, Holder, Node, Store, StoreError, owner};
 
-/// Claims an address of each pool of `prevResult` for the attachment, and adds the addresses,
-/// `ipam.routes` and `ipam.resolvConf` to `prevResult`.
+/// Key of an answer: its addresses that are an owner's, which other containers may have, too.
+const OWNED: &str = "owned";
+
+/// Claims an address of each pool of `prevResult` for the attachment, or has its owner's, and adds the
+/// addresses, `ipam.routes` and `ipam.resolvConf` to `prevResult`.
 ///
-/// After a failure, no address is claimed any more. If that can't be proven, the code is 114.
+/// After a failure, no address is claimed any more, except for owners. If that can't be proven, the
+/// code is 114.
 ///
 /// # Errors
 ///
@@ -37,14 +41,23 @@ pub fn add(
         network: config.name().as_str(),
         attachment,
         args: call.args()?,
-        created: Vec::new(),
-        unsettled: None,
     };
-    let given: Result<Vec<_>, Error> = pools.iter().map(|pools| addition.give(pools)).collect();
-    match given {
-        Ok(given) => Ok(completion.with_addresses(given)),
-        Err(error) => Err(addition.undo(error)),
+    let given = ipam::all_or_nothing(
+        &mut addition,
+        &pools,
+        |addition, pools| addition.give(pools),
+        |addition, given| addition.take_back(given),
+    )?;
+    let owned = given.iter().filter(|given| given.of.pool.owner.is_some());
+    let owned: Vec<IpAddr> = owned.map(|given| given.ip).collect();
+    let mut answer = completion.with_addresses(given.iter().map(Given::config));
+    if !owned.is_empty() {
+        let earlier = answer.other(OWNED).map(|raw| cni::read(OWNED, raw));
+        let mut all: Vec<IpAddr> = earlier.transpose()?.unwrap_or_default();
+        all.extend(owned);
+        answer.set_other(OWNED, &all);
     }
+    Ok(answer)
 }
 
 /// An ADD of one attachment.
@@ -54,167 +67,149 @@ struct Addition<'a> {
     network: &'a str,
     attachment: &'a Attachment,
     args: Args,
-    /// The addresses that this ADD has claimed.
-    created: Vec<Held>,
-    /// The address of a claim without an answer.
-    unsettled: Option<AddressKey>,
 }
 
-/// Outcome of a claim.
-enum Claimed {
-    Ours,
-    /// By whom, if that was asked.
-    Taken(Option<Box<Held>>),
+/// The address of a pool.
+struct Given<'p> {
+    of: &'p NamedPool,
+    ip: IpAddr,
+    /// What this ADD has created; `None` for an earlier ADD's, or an owner's.
+    created: Option<Held>,
+}
+
+impl<'p> Given<'p> {
+    fn config(&self) -> (&'p Pool, IpConfig) {
+        let pool = &self.of.pool;
+        let range = pool.ranges.range_of(self.ip);
+        let range = range.expect("the address is one of the pool's");
+        let ip = IpConfig::new(self.ip, range.subnet().prefix_len(), range.gateway());
+        (pool, ip)
+    }
 }
 
 impl Addition<'_> {
     /// Claims an address of the first pool that has one.
-    fn give<'p>(&mut self, pools: &'p NamedPools) -> Result<(&'p Pool, IpConfig), Error> {
-        for named in pools.tried() {
-            let claimed = match named.pool.requested {
-                Some(ip) => Some(self.requested(ip, named)?),
-                None => self.any(named)?,
-            };
-            if let Some(ip) = claimed {
-                tracing::debug!(%ip, pool = named.describe(), "reserved");
-                let range = named.pool.ranges.range_of(ip);
-                let range = range.expect("the address is one of the pool's");
-                let prefix_len = range.subnet().prefix_len();
-                let ip = IpConfig::new(ip, prefix_len, range.gateway());
-                return Ok((&named.pool, ip));
+    fn give<'p>(&mut self, pools: &'p NamedPools) -> Result<Given<'p>, Error> {
+        let given = match pools.all()[0].owner(&self.attachment.ifname) {
+            Some(holder) => {
+                let (of, ip) = owner::give(self.store, &holder, pools)?;
+                let created = None;
+                Given { of, ip, created }
+            }
+            None => self.claim_one(pools)?,
+        };
+        tracing::debug!(ip = %given.ip, pool = given.of.describe(), "reserved");
+        Ok(given)
+    }
+
+    /// Claims an address for the attachment.
+    fn claim_one<'p>(&mut self, pools: &'p NamedPools) -> Result<Given<'p>, Error> {
+        for of in pools.tried() {
+            if let Some(ip) = of.pool.requested {
+                let created = self.requested(ip, of)?;
+                return Ok(Given { of, ip, created });
+            }
+            if let Some(held) = self.any(of)? {
+                let (ip, created) = (held.key.ip, Some(held));
+                return Ok(Given { of, ip, created });
             }
         }
         Err(pools.exhausted(code::TRY_AGAIN_LATER))
     }
 
-    /// Claims the requested address.
-    fn requested(&mut self, ip: IpAddr, pool: &NamedPool) -> Result<IpAddr, Error> {
+    /// Claims the requested address; `None` if an earlier ADD of this attachment has claimed it, which
+    /// an undoing keeps.
+    fn requested(&mut self, ip: IpAddr, pool: &NamedPool) -> Result<Option<Held>, Error> {
         let key = pool.key(ip);
-        match self.claim(&key, pool, true)? {
-            Claimed::Ours => Ok(ip),
-            Claimed::Taken(held) => {
-                let holder = held.map_or("reserved already".to_owned(), |held| held.describe());
-                Err(Error::new(
-                    code::REQUESTED_TAKEN,
-                    format!("{ip}, requested of {}, is {holder}", pool.describe()),
-                ))
-            }
+        if let Some(created) = self.claim(&key, pool)? {
+            return Ok(Some(created));
         }
+        let held = read_one(self.store, &key)?;
+        if held.as_ref().is_some_and(|held| self.is_ours(held)) {
+            return Ok(None);
+        }
+        let holder = held.map_or("reserved already".to_owned(), |held| held.describe());
+        Err(Error::new(
+            code::REQUESTED_TAKEN,
+            format!("{ip}, requested of {}, is {holder}", pool.describe()),
+        ))
     }
 
     /// Claims an address that seems free; `None` if the pool is full.
-    fn any(&mut self, pool: &NamedPool) -> Result<Option<IpAddr>, Error> {
+    fn any(&mut self, pool: &NamedPool) -> Result<Option<Held>, Error> {
         let mut search = Search::new(pool, pool.pool.sticky.as_deref());
         let mut candidate = search.candidate();
         while let Some(ip) = candidate {
-            if matches!(self.claim(&pool.key(ip), pool, false)?, Claimed::Ours) {
-                return Ok(Some(ip));
+            if let Some(created) = self.claim(&pool.key(ip), pool)? {
+                return Ok(Some(created));
             }
-            search.note_taken(ip);
-            if self.store.time().left().is_zero() {
-                return Err(Error::new(
-                    code::TRY_AGAIN_LATER,
-                    format!("others took the addresses of {} first", pool.describe()),
-                ));
-            }
-            candidate = search.free(self.store)?;
+            candidate = search.after(ip, self.store)?;
         }
         Ok(None)
     }
 
-    /// Claims an address. If it is taken, `asks_holder` says whether its holder matters: this
-    /// attachment may hold it.
-    fn claim(
-        &mut self,
-        key: &AddressKey,
-        pool: &NamedPool,
-        asks_holder: bool,
-    ) -> Result<Claimed, Error> {
-        let Self {
-            node,
-            network,
-            attachment,
-            ..
-        } = *self;
-        let holder = Holder::new(node, network, attachment, &pool.name, &self.args);
+    /// Claims an address; `None` if it is taken. After a lost answer, it is this ADD's if it names the
+    /// attachment: the pools of a call have no address in common.
+    fn claim(&mut self, key: &AddressKey, pool: &NamedPool) -> Result<Option<Held>, Error> {
+        let (network, attachment) = (self.network, self.attachment);
+        let holder = Holder::new(self.node, network, attachment, &pool.name, &self.args);
         let mut was_lost = false;
         let claim = until_answered(self.store, |store| {
-            store.claim(key, &holder).inspect_err(|error| {
-                was_lost |= error.may_have_changed();
-            })
+            let answer = store.claim(key, &holder, 0);
+            answer.inspect_err(|error| was_lost |= error.may_have_changed())
         });
-        if was_lost {
-            self.unsettled = Some(key.clone());
-        }
-        if let Claim::Created { id } = claim? {
-            self.unsettled = None;
-            self.created.push(Held {
+        match claim {
+            Ok(Claim::Created { id }) => Ok(Some(Held {
                 key: key.clone(),
                 holder: Some(holder),
                 id,
-            });
-            return Ok(Claimed::Ours);
-        }
-        if !asks_holder && !was_lost {
-            return Ok(Claimed::Taken(None));
-        }
-        let held = read_one(self.store, key)?;
-        self.unsettled = None;
-        let is_used = self.created.iter().any(|created| created.key == *key);
-        match held {
-            Some(held) if held.is(node, network, attachment) && !is_used => {
-                // Without a lost answer, an earlier ADD has claimed it, and an undoing keeps it.
-                if was_lost {
-                    self.created.push(held);
-                }
-                Ok(Claimed::Ours)
-            }
-            held => Ok(Claimed::Taken(held.map(Box::new))),
-        }
-    }
-
-    /// Releases what this ADD has claimed. Returns the ADD's error, with code 114 if something may
-    /// be left.
-    fn undo(&mut self, error: Error) -> Error {
-        if self.created.is_empty() && self.unsettled.is_none() {
-            return error;
-        }
-        self.store.time().renew();
-        let mut left: Vec<String> = Vec::new();
-        let key_of_error =
-            |key: &AddressKey, why: &StoreError| format!("{key} is not undone: {why}");
-        for held in &self.created {
-            match until_answered(self.store, |store| store.release(held)) {
-                Ok(_) => held.log_release(),
-                Err(why) => left.push(key_of_error(&held.key, &why)),
-            }
-        }
-        if let Some(key) = self.unsettled.take() {
-            match self.release_unsettled(&key) {
-                Ok(true) => {}
-                Ok(false) => left.push(format!("{key} may still be claimed: an answer was lost")),
-                Err(why) => left.push(key_of_error(&key, &why)),
-            }
-        }
-        match left.is_empty() {
-            true => error,
-            false => Error {
-                code: code::UNKNOWN_OUTCOME,
-                ..error.with_line(&left.join("\n"))
+                created: 0,
+            })),
+            Ok(Claim::Taken) if !was_lost => Ok(None),
+            Ok(Claim::Taken) => match read_one(self.store, key) {
+                Ok(held) => Ok(held.filter(|held| self.is_ours(held))),
+                Err(error) => Err(self.undo_lost(key, error)),
             },
+            Err(error) if was_lost => Err(self.undo_lost(key, error)),
+            Err(error) => Err(error.into()),
         }
     }
 
-    /// Releases the address of a claim without an answer. False if it isn't this attachment's: the
-    /// claim may be executed later.
-    fn release_unsettled(&mut self, key: &AddressKey) -> Result<bool, StoreError> {
-        let held = read_one(self.store, key)?;
-        let is_ours = |held: &Held| held.is(self.node, self.network, self.attachment);
-        let Some(held) = held.filter(is_ours) else {
-            return Ok(false);
+    fn is_ours(&self, held: &Held) -> bool {
+        held.is(self.node, self.network, self.attachment)
+    }
+
+    /// Releases an address that this ADD has created.
+    fn take_back(&mut self, given: &Given<'_>) -> Result<(), Error> {
+        let Some(held) = &given.created else {
+            return Ok(());
         };
-        until_answered(self.store, |store| store.release(&held))?;
+        self.store.time().renew();
+        until_answered(self.store, |store| store.release(held))?;
         held.log_release();
-        Ok(true)
+        Ok(())
+    }
+
+    /// Releases the address of a claim without an answer. Returns the claim's error, with code 114 if
+    /// the claim may still be executed.
+    fn undo_lost(&mut self, key: &AddressKey, error: StoreError) -> Error {
+        self.store.time().renew();
+        let released = read_one(self.store, key).and_then(|held| {
+            let Some(held) = held.filter(|held| self.is_ours(held)) else {
+                return Ok(false);
+            };
+            until_answered(self.store, |store| store.release(&held))?;
+            held.log_release();
+            Ok(true)
+        });
+        let left = match released {
+            Ok(true) => return error.into(),
+            Ok(false) => format!("{key} may still be claimed: an answer was lost"),
+            Err(why) => format!("{key} is not released: {why}"),
+        };
+        Error {
+            code: code::UNKNOWN_OUTCOME,
+            ..Error::from(error).with_line(&left)
+        }
     }
 }

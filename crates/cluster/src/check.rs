@@ -6,14 +6,14 @@ use ipam::prev_ips;
 use crate::pools::NamedPools;
 use crate::release::keys;
 use crate::repetition::{READ_AT_ONCE, read_one, until_answered};
-use crate::{AddressKey, Held, Node, Selection, Store};
+use crate::{AddressKey, Held, Holder, Node, Selection, Store};
 
-/// Verifies that every address of `prevResult` that is in a pool is claimed for the attachment,
-/// and that the attachment has an address at all.
+/// Verifies that every address of `prevResult` that is in a pool is claimed for the attachment, or
+/// for the pool's owner, and that the attachment has an address at all.
 ///
 /// # Errors
 ///
-/// Code 112 if an address isn't claimed for the attachment; those of the store.
+/// Code 112 if an address isn't claimed for them; those of the store.
 pub fn check(
     store: &mut dyn Store,
     node: &Node,
@@ -22,7 +22,6 @@ pub fn check(
 ) -> Result<(), Error> {
     let config = &call.config;
     let network = config.name().as_str();
-    let is_ours = |held: &Held| held.is(node, network, attachment);
     if config.prev_result()?.is_none() {
         return Err(Error::config(
             "prevResult is missing: CHECK compares with it",
@@ -37,22 +36,28 @@ pub fn check(
         }
         read => read?,
     };
-    let in_pools: Vec<AddressKey> = ips
+    let in_pools: Vec<(AddressKey, Option<Holder>)> = ips
         .iter()
         .filter_map(|config| {
             let mut pools = pools.iter().flat_map(NamedPools::all);
             let pool = pools.find(|pool| pool.pool.ranges.contains(config.ip()))?;
-            Some(pool.key(config.ip()))
+            Some((pool.key(config.ip()), pool.owner(&attachment.ifname)))
         })
         .collect();
-    for key in &in_pools {
+    for (key, owner) in &in_pools {
         let held = read_one(store, key)?;
+        let is_ours = |held: &Held| match owner {
+            Some(owner) => held.is_of(owner),
+            None => held.is(node, network, attachment),
+        };
         if !held.as_ref().is_some_and(is_ours) {
             let state = held.map_or("free".to_owned(), |held| held.describe());
             let place = store.path_of_address(key);
+            let holder = owner.as_ref().and_then(|holder| holder.owner.as_ref());
+            let holder = holder.map_or(attachment.to_string(), |owner| owner.name.clone());
             return Err(Error::new(
                 code::NOT_RESERVED,
-                format!("{place} should be reserved to {attachment}, and is {state}"),
+                format!("{place} should be reserved to {holder}, and is {state}"),
             ));
         }
     }
@@ -68,8 +73,8 @@ pub fn check(
     ))
 }
 
-/// True if the attachment has an address: one of `prevResult`, or another one. For a CHECK without
-/// pools.
+/// True if the attachment has an address: one of `prevResult`, which may be an owner's, or another
+/// one. For a CHECK without pools.
 fn has_any(
     store: &mut dyn Store,
     node: &Node,
@@ -87,7 +92,9 @@ fn has_any(
     keys.extend(until_answered(store, |store| store.list(&selection))?);
     for some in keys.chunks(READ_AT_ONCE) {
         let held = until_answered(store, |store| store.read(some))?;
-        if held.iter().any(|held| held.is(node, network, attachment)) {
+        let is_ours =
+            |held: &Held| held.is(node, network, attachment) || held.is_owners(network, attachment);
+        if held.iter().any(is_ours) {
             return Ok(true);
         }
     }

@@ -1,26 +1,33 @@
-//! The value of an address: the attachment, its node and its machine.
+//! The value of an address: the attachment with its node and its machine, or an owner.
 
 use std::fmt;
 use std::time::SystemTime;
 
-use cni::{Args, Attachment};
+use cni::{Args, Attachment, IfName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 
 use crate::{AddressKey, Node};
 
-/// The holder of an address: an attachment of a network, on a node.
+/// The holder of an address: an attachment of a network, on a node; or an owner, instead of an
+/// attachment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// The node's name.
+    /// What the address belongs to; `None` for an attachment.
+    #[serde(flatten)]
+    pub owner: Option<Owner>,
+    /// The node's name; empty if there is an owner.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub node: String,
     /// ID of the machine that had the node's name; `None` if the engine proves which node calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
     /// Name of the CNI network.
     pub network: String,
-    /// ID of the container or sandbox in its runtime.
-    #[serde(rename = "containerID")]
+    /// ID of the container or sandbox in its runtime; empty if there is an owner.
+    #[serde(rename = "containerID", default)]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub container_id: String,
     /// The interface in the container.
     pub ifname: String,
@@ -39,6 +46,16 @@ pub struct Holder {
     pub other: Map<String, Value>,
 }
 
+/// What an address belongs to: a workload, whose containers come and go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// The text that a rule makes of facts, such as `statefulsets.apps/prod/db`.
+    #[serde(rename = "owner")]
+    pub name: String,
+    /// Index of the address among those of an ADD, so that an owner may have several of one pool.
+    pub place: usize,
+}
+
 impl Holder {
     /// The holder for an ADD that starts now. `args` is `CNI_ARGS`, which may name a pod.
     pub fn new(
@@ -50,6 +67,7 @@ impl Holder {
     ) -> Self {
         let text = |key| args.get(key).map(str::to_owned);
         Self {
+            owner: None,
             node: node.name.clone(),
             machine: node.machine.clone(),
             network: network.to_owned(),
@@ -61,6 +79,35 @@ impl Holder {
             pod: text("K8S_POD_NAME"),
             other: Map::new(),
         }
+    }
+
+    /// The holder for the first ADD of an owner. Containers and nodes of an owner change, so none is
+    /// in it.
+    pub fn of_owner(owner: Owner, network: &str, ifname: &IfName, pool: &str) -> Self {
+        Self {
+            owner: Some(owner),
+            node: String::new(),
+            machine: None,
+            network: network.to_owned(),
+            container_id: String::new(),
+            ifname: ifname.to_string(),
+            pool: pool.to_owned(),
+            since: rfc3339(SystemTime::now()),
+            namespace: None,
+            pod: None,
+            other: Map::new(),
+        }
+    }
+
+    /// Hash of an owner's key: owner, network, interface and place. `None` for an attachment.
+    pub fn owner_hash(&self) -> Option<String> {
+        let Owner { name, place } = self.owner.as_ref()?;
+        Some(hash(&[
+            name,
+            &self.network,
+            &self.ifname,
+            &place.to_string(),
+        ]))
     }
 
     /// True for this attachment of this network, on any node.
@@ -75,35 +122,41 @@ impl Holder {
         self.node == node.name && self.machine == node.machine
     }
 
-    /// True if both are one attachment of one network, on one node and one machine.
-    pub fn is_same_attachment(&self, other: &Self) -> bool {
-        let identity = |holder: &Self| {
-            [
-                Some(holder.node.clone()),
-                holder.machine.clone(),
-                Some(holder.network.clone()),
-                Some(holder.container_id.clone()),
-                Some(holder.ifname.clone()),
-            ]
-        };
-        identity(self) == identity(other)
+    /// True if both are one attachment of one network, on one node and one machine, or one key of an
+    /// owner.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.owner == other.owner
+            && (&self.node, &self.machine) == (&other.node, &other.machine)
+            && (&self.network, &self.ifname) == (&other.network, &other.ifname)
+            && self.container_id == other.container_id
     }
 }
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
+            owner,
             container_id,
             ifname,
             network,
             node,
             ..
         } = self;
+        if let Some(Owner { name, .. }) = owner {
+            return write!(f, "reserved to {name} as {ifname} of network {network}");
+        }
         write!(
             f,
             "reserved to {container_id} {ifname} of network {network} on node {node}"
         )
     }
+}
+
+/// The first half of the SHA-256 of texts without NUL, in hexadecimal digits.
+pub fn hash(texts: &[&str]) -> String {
+    let digest = Sha256::digest(texts.join("\0").as_bytes());
+    let digits = digest[..16].iter().map(|byte| format!("{byte:02x}"));
+    digits.collect()
 }
 
 /// A time as RFC 3339 with nanoseconds. Times before 1970 become 1970.
@@ -121,6 +174,8 @@ pub struct Held {
     /// Identity of this creation of the name: an object's UID on Kubernetes, the value on etcd. A
     /// release names it, so a late one deletes no later reservation.
     pub id: String,
+    /// Revision of its creation: of two creations, the lower one is the earlier.
+    pub created: u64,
 }
 
 impl Held {
@@ -138,6 +193,22 @@ impl Held {
         let namespace = holder.and_then(|holder| holder.namespace.as_deref());
         let pod = holder.and_then(|holder| holder.pod.as_deref());
         tracing::debug!(%ip, namespace, pod, holder = self.describe(), "released");
+    }
+
+    /// True if it is an owner's address of this network and interface, which the attachment may have.
+    pub(crate) fn is_owners(&self, network: &str, attachment: &Attachment) -> bool {
+        let holder = self.holder.as_ref();
+        holder.is_some_and(|holder| {
+            holder.owner.is_some()
+                && holder.network == network
+                && holder.ifname == attachment.ifname.as_str()
+        })
+    }
+
+    /// True if the holder is the same as this one.
+    pub fn is_of(&self, holder: &Holder) -> bool {
+        let own = self.holder.as_ref();
+        own.is_some_and(|own| own.is_same(holder))
     }
 
     /// True if the holder is this attachment of this network, on this node and this machine.

@@ -1,11 +1,11 @@
 //! The pools of a call: entries of `prevResult.pools`, with the store's definitions of those that
 //! have only a name.
 
-use cni::{Error, NetworkConfig, NetworkName, Object, code};
+use cni::{Error, IfName, NetworkConfig, NetworkName, Object, code};
 use ipam::{Pool, Pools, overflow};
 
 use crate::repetition::until_answered;
-use crate::{AddressKey, Among, PoolAddresses, Store};
+use crate::{AddressKey, Among, Holder, Owner, PoolAddresses, Store};
 
 /// Keys of a definition that are copied into an entry which has only a name.
 const DEFINITION_KEYS: [&str; 7] = [
@@ -121,6 +121,22 @@ impl NamedPool {
             space: self.space.clone(),
             ip: self.pool.ranges.in_family(ip),
         }
+    }
+
+    /// True if it gives the address of this key, or if that one is requested of it.
+    pub(crate) fn gives(&self, key: &AddressKey) -> bool {
+        let is_requested = self.pool.requested == Some(key.ip);
+        self.space == key.space && (is_requested || self.pool.ranges.gives(key.ip))
+    }
+
+    /// The holder of its owner's addresses for this interface; `None` without an owner.
+    pub(crate) fn owner(&self, ifname: &IfName) -> Option<Holder> {
+        let owner = Owner {
+            name: self.pool.owner.clone()?,
+            place: self.index,
+        };
+        let network = self.network.as_str();
+        Some(Holder::of_owner(owner, network, ifname, &self.name))
     }
 
     /// Some of its addresses, for a list.

@@ -11,7 +11,7 @@ use crate::{AddressKey, Held, Holder, Node, Release, Selection, Store};
 
 /// Releases the attachment's addresses: those of `prevResult`, and if these are fewer than its
 /// pools, those that the store lists. In a rollback, only those of `prevResult`: what else the
-/// attachment holds is an earlier ADD's.
+/// attachment holds is an earlier ADD's. An owner's address stays, and counts as released.
 ///
 /// # Errors
 ///
@@ -25,32 +25,64 @@ pub fn del(
 ) -> Result<(), Error> {
     let config = &call.config;
     let network = config.name().as_str();
-    let is_ours = |held: &Held| match &held.holder {
-        Some(holder) if !holder.is_attachment(network, attachment) => Ok(false),
-        Some(holder) if !holder.is_on(node) => Err(of_another_node(held, holder, node)),
-        holder => Ok(holder.is_some()),
-    };
+    let judge = |held: &Held| judge(held, node, network, attachment);
     let prev_ips = prev_ips(config);
     let mut releases = Releases::default();
-    releases.of_keys(store, &keys(config, &prev_ips), is_ours)?;
+    releases.of_keys(store, &keys(config, &prev_ips), judge)?;
     let is_rollback = !call.environment.text(ROLLBACK).is_empty();
-    let pools = Pools::to_release(config).entries().len();
-    let searches = match is_rollback {
-        true => releases.released < prev_ips.len(),
-        false => pools == 0 || releases.released < pools,
+    let expected = match is_rollback {
+        true => Some(prev_ips.len()),
+        false => number_of_pools(config),
     };
-    if searches && !releases.is_store_away {
-        let selection = Selection::Attachment {
-            node: &node.name,
-            network,
-            attachment,
-        };
-        let is_named = |key: &AddressKey| prev_ips.iter().any(|ip| ip.ip() == key.ip);
-        let mut listed = until_answered(store, |store| store.list(&selection))?;
-        listed.retain(|key| !is_rollback || is_named(key));
-        releases.of_keys(store, &listed, is_ours)?;
+    let has_all = expected.is_some_and(|expected| releases.settled() >= expected);
+    if has_all || releases.is_store_away {
+        return releases.outcome();
     }
+    let selection = Selection::Attachment {
+        node: &node.name,
+        network,
+        attachment,
+    };
+    let mut listed = until_answered(store, |store| store.list(&selection))?;
+    if is_rollback {
+        listed.retain(|key| prev_ips.iter().any(|ip| ip.ip() == key.ip));
+    }
+    releases.of_keys(store, &listed, judge)?;
     releases.outcome()
+}
+
+/// Number of the call's pools; `None` if it isn't known.
+fn number_of_pools(config: &NetworkConfig) -> Option<usize> {
+    let pools = Pools::to_release(config);
+    Some(pools.entries().len()).filter(|number| *number > 0)
+}
+
+/// What a DEL or GC does with an address.
+enum Verdict {
+    Release,
+    Keep,
+    /// It stays, and isn't searched for.
+    KeepForOwner,
+}
+
+/// What a DEL of this attachment does with an address.
+///
+/// # Errors
+///
+/// It is the attachment's, on another node or machine.
+fn judge(
+    held: &Held,
+    node: &Node,
+    network: &str,
+    attachment: &Attachment,
+) -> Result<Verdict, Error> {
+    match &held.holder {
+        _ if held.is_owners(network, attachment) => Ok(Verdict::KeepForOwner),
+        Some(holder) if !holder.is_attachment(network, attachment) => Ok(Verdict::Keep),
+        Some(holder) if !holder.is_on(node) => Err(of_another_node(held, holder, node)),
+        Some(_) => Ok(Verdict::Release),
+        None => Ok(Verdict::Keep),
+    }
 }
 
 /// The error for an address of this attachment that another node, or another machine, has claimed.
@@ -91,14 +123,17 @@ pub fn gc(store: &mut dyn Store, node: &Node, call: &Call<'_>) -> Result<(), Err
         .iter()
         .map(|attachment| (attachment.container_id.as_str(), attachment.ifname.as_str()))
         .collect();
-    let is_stale = |held: &Held| {
-        Ok(held.holder.as_ref().is_some_and(|holder| {
-            let attachment = (&*holder.container_id, &*holder.ifname);
-            holder.is_on(node) && holder.network == network && !valid.contains(&attachment)
-        }))
+    let is_stale = |holder: &Holder| {
+        let attachment = (&*holder.container_id, &*holder.ifname);
+        holder.is_on(node) && holder.network == network && !valid.contains(&attachment)
     };
     let mut releases = Releases::default();
-    releases.of_keys(store, &listed, is_stale)?;
+    releases.of_keys(store, &listed, |held| {
+        Ok(match held.holder.as_ref().is_some_and(is_stale) {
+            true => Verdict::Release,
+            false => Verdict::Keep,
+        })
+    })?;
     releases.outcome()
 }
 
@@ -129,25 +164,33 @@ pub fn release_each(
 struct Releases {
     /// Number of released addresses.
     released: usize,
+    /// Number of addresses that were named, and are an owner's.
+    of_owners: usize,
     failures: Vec<Error>,
     /// True after a failure that the next request would have as well.
     is_store_away: bool,
 }
 
 impl Releases {
-    /// Reads the addresses of these names, and releases the wanted ones. `is_wanted` may return an
-    /// error, which doesn't keep the others.
+    /// Number of addresses that nobody needs to search for.
+    fn settled(&self) -> usize {
+        self.released + self.of_owners
+    }
+
+    /// Reads the addresses of these names, and does with each what `judge` says. Its error doesn't
+    /// keep the others.
     fn of_keys(
         &mut self,
         store: &mut dyn Store,
         keys: &[AddressKey],
-        is_wanted: impl Fn(&Held) -> Result<bool, Error>,
+        judge: impl Fn(&Held) -> Result<Verdict, Error>,
     ) -> Result<(), Error> {
         for some in keys.chunks(READ_AT_ONCE) {
             for held in until_answered(store, |store| store.read(some))? {
-                match is_wanted(&held) {
-                    Ok(true) => self.add(store, &held),
-                    Ok(false) => {}
+                match judge(&held) {
+                    Ok(Verdict::Release) => self.add(store, &held),
+                    Ok(Verdict::Keep) => {}
+                    Ok(Verdict::KeepForOwner) => self.of_owners += 1,
                     Err(error) => self.failures.push(error),
                 }
             }

@@ -10,21 +10,21 @@ use serde_json::value::RawValue;
 
 use crate::pools::complete_all;
 use crate::repetition::{read_one, until_answered};
-use crate::{AddressKey, Claim, Held, Holder, Node, Store, rfc3339};
+use crate::{AddressKey, Claim, Held, Holder, Node, Owner, Store, rfc3339};
 
 /// An address that a record, or another IPAM plugin, says is an attachment's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remembered {
     /// Its space and IP address.
     pub key: AddressKey,
-    /// The attachment, its node and its machine.
+    /// The attachment with its node and its machine, or the owner.
     pub holder: Holder,
 }
 
 /// Outcome of [`restore`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Restored {
-    /// The store has it for this attachment.
+    /// The store has it for this holder.
     Ours,
     /// It was free, and is claimed now.
     Claimed,
@@ -70,7 +70,8 @@ pub fn reconcile(
     let entries = ipam::Pools::of_result(&given)?.into_entries();
     let own = answer.ips.iter().skip(given.ips.len());
     let mut all = Vec::new();
-    for (entry, config) in entries.into_iter().zip(own) {
+    for (place, (entry, config)) in entries.into_iter().zip(own).enumerate() {
+        let owner: Option<String> = entry.read("pools", "owner")?;
         let entry = pool_of(store, entry, config.ip())?;
         let name: Option<String> = entry.read("pools", "name")?;
         let space = match (entry.read("pools", "space")?, &name) {
@@ -78,6 +79,13 @@ pub fn reconcile(
             (space, _) => space,
         };
         let pool = name.unwrap_or_else(|| add.network.to_owned());
+        let (network, attachment) = (add.network, add.attachment);
+        let holder = match owner.filter(|name| !name.is_empty()) {
+            Some(name) => {
+                Holder::of_owner(Owner { name, place }, network, &attachment.ifname, &pool)
+            }
+            None => Holder::new(node, network, attachment, &pool, add.args),
+        };
         let remembered = Remembered {
             key: AddressKey {
                 space,
@@ -85,7 +93,7 @@ pub fn reconcile(
             },
             holder: Holder {
                 since: rfc3339(add.since),
-                ..Holder::new(node, add.network, add.attachment, &pool, add.args)
+                ..holder
             },
         };
         let restored = restore(store, &remembered)?;
@@ -139,7 +147,8 @@ fn space_of(store: &mut dyn Store, pool: &str) -> Result<Option<NetworkName>, Er
 pub fn restore(store: &mut dyn Store, remembered: &Remembered) -> Result<Restored, Error> {
     let Remembered { key, holder } = remembered;
     loop {
-        let claim = until_answered(store, |store| store.claim(key, holder))?;
+        // A container has this address, whatever else its owner has.
+        let claim = until_answered(store, |store| store.claim(key, holder, u64::MAX))?;
         if let Claim::Created { .. } = claim {
             return Ok(Restored::Claimed);
         }
@@ -147,8 +156,7 @@ pub fn restore(store: &mut dyn Store, remembered: &Remembered) -> Result<Restore
             // It was released meanwhile.
             continue;
         };
-        let is_ours = |of: &Holder| of.is_same_attachment(holder);
-        return Ok(match held.holder.as_ref().is_some_and(is_ours) {
+        return Ok(match held.is_of(holder) {
             true => Restored::Ours,
             false => Restored::Taken(Box::new(held)),
         });

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use cni::Error;
+use cni::{Error, code};
 
 use crate::choice::Choice;
 use crate::pools::NamedPool;
@@ -49,10 +49,28 @@ impl<'p> Search<'p> {
         self.choice.candidates(1).pop()
     }
 
-    /// Notes an address that is taken.
-    pub(crate) fn note_taken(&mut self, ip: IpAddr) {
+    /// The next address to try after one that is taken, as [`Self::free`].
+    ///
+    /// # Errors
+    ///
+    /// Code 11 if the time is up; those of the store.
+    pub(crate) fn after(
+        &mut self,
+        taken: IpAddr,
+        store: &mut dyn Store,
+    ) -> Result<Option<IpAddr>, Error> {
         self.found += 1;
-        self.choice.note_taken([ip]);
+        self.choice.note_taken([taken]);
+        if store.time().left().is_zero() {
+            return Err(Error::new(
+                code::TRY_AGAIN_LATER,
+                format!(
+                    "others took the addresses of {} first",
+                    self.pool.describe()
+                ),
+            ));
+        }
+        self.free(store)
     }
 
     /// An address that was free a moment ago; `None` if all are taken.
@@ -60,7 +78,7 @@ impl<'p> Search<'p> {
     /// # Errors
     ///
     /// Those of the store.
-    pub(crate) fn free(&mut self, store: &mut dyn Store) -> Result<Option<IpAddr>, Error> {
+    fn free(&mut self, store: &mut dyn Store) -> Result<Option<IpAddr>, Error> {
         while self.found < self.most {
             let some = self.choice.candidates(TOGETHER.min(self.most - self.found));
             if some.is_empty() {

@@ -32,12 +32,18 @@ pub trait Store {
     /// See [`crate::Kind`], as for all verbs.
     fn pool(&mut self, name: &str) -> Result<Option<Object>, StoreError>;
 
-    /// Claims an address: creates it if its name is free.
+    /// Claims an address: creates it if its name is free. An engine that can answers
+    /// [`Claim::Taken`], too, if the owner has an address of a later revision than `latest`.
     ///
     /// # Errors
     ///
     /// [`crate::Kind::Lost`] if it may have been created.
-    fn claim(&mut self, key: &AddressKey, holder: &Holder) -> Result<Claim, StoreError>;
+    fn claim(
+        &mut self,
+        key: &AddressKey,
+        holder: &Holder,
+        latest: u64,
+    ) -> Result<Claim, StoreError>;
 
     /// Reads some addresses, each as it is now. A free one is missing in the answer.
     ///
@@ -53,7 +59,7 @@ pub trait Store {
     /// [`crate::Kind::Lost`] if it may have been released.
     fn release(&mut self, held: &Held) -> Result<Release, StoreError>;
 
-    /// Lists the names of a node's addresses. A store may list more of them than are selected, and
+    /// Lists the names of a node's or an owner's addresses. A store may list more of them than are selected, and
     /// others, so the caller reads each.
     ///
     /// # Errors
@@ -103,7 +109,7 @@ pub enum Claim {
         /// As [`Held::id`].
         id: String,
     },
-    /// The name is taken. [`Store::read`] tells by whom.
+    /// The name is taken. [`Store::read`] tells by whom. Or the owner has another address.
     Taken,
 }
 
@@ -139,15 +145,8 @@ pub enum Selection<'a> {
         /// Containers and interfaces that exist.
         valid: &'a HashSet<Attachment>,
     },
-}
-
-impl<'a> Selection<'a> {
-    /// Name of the node.
-    pub fn node(&self) -> &'a str {
-        match self {
-            Self::Node(node) | Self::Attachment { node, .. } | Self::Stale { node, .. } => node,
-        }
-    }
+    /// Those of an owner's key, by its hash.
+    Owner(&'a str),
 }
 
 /// Addresses of a pool.

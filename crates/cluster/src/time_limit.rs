@@ -44,10 +44,11 @@ impl<'a> TimeLimit<'a> {
         self.left() / 2
     }
 
-    /// Starts the limit again, for undoing. From now on, cancellations are ignored.
+    /// Starts the limit again, once, for undoing. From now on, cancellations are ignored.
     pub fn renew(&self) {
-        self.end.set(Instant::now() + self.timeout);
-        self.is_renewed.set(true);
+        if !self.is_renewed.replace(true) {
+            self.end.set(Instant::now() + self.timeout);
+        }
     }
 
     /// From now on, each request and its repetitions, and each page of a list, have the whole

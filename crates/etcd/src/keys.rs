@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use cluster::{AddressKey, PoolAddresses};
+use cluster::{AddressKey, Holder, PoolAddresses};
 use cni::NetworkName;
 
 use crate::Range;
@@ -47,9 +47,22 @@ impl Keys {
         format!("{}nodes/{node}/", self.root)
     }
 
+    /// Common prefix of the addresses of an owner's key, by its hash.
+    pub fn owner(&self, hash: &str) -> String {
+        format!("{}owners/{hash}/", self.root)
+    }
+
     /// The key by which an address is found as a node's.
     pub fn of_node(&self, node: &str, key: &AddressKey) -> String {
         self.node(node) + &name(key.space.as_ref(), key.ip)
+    }
+
+    /// The key by which an address is found as its owner's, or else as its node's.
+    pub fn of_holder(&self, holder: &Holder, key: &AddressKey) -> String {
+        match holder.owner_hash() {
+            Some(hash) => self.owner(&hash) + &name(key.space.as_ref(), key.ip),
+            None => self.of_node(&holder.node, key),
+        }
     }
 
     /// The keys of a pool's addresses: an interval for each range.
@@ -65,7 +78,7 @@ impl Keys {
         pool.ranges.given().map(interval).collect()
     }
 
-    /// Reads the part of a key behind [`Self::addresses`] or [`Self::node`]; `None` if it is
+    /// Reads the part of a key behind [`Self::addresses`], [`Self::node`] or [`Self::owner`]; `None` if it is
     /// spelled differently from ours.
     pub fn parse(key: &[u8], prefix: &str) -> Option<AddressKey> {
         let text = str::from_utf8(key).ok()?.strip_prefix(prefix)?;
@@ -139,9 +152,17 @@ mod tests {
             keys.address(&key("10.0.0.5", None)),
             "/ipam/v1/addresses/010.000.000.005"
         );
+        let holder = |json| serde_json::from_str::<Holder>(json).unwrap();
+        let rest = r#""network":"net","ifname":"eth0","pool":"p","since":""}"#;
+        let of_node = holder(&format!(r#"{{"node":"n1","containerID":"c1",{rest}"#));
         assert_eq!(
-            keys.of_node("n1", &key("fd00::5", Some("blue"))),
+            keys.of_holder(&of_node, &key("fd00::5", Some("blue"))),
             "/ipam/v1/nodes/n1/blue/fd00:0000:0000:0000:0000:0000:0000:0005"
+        );
+        let of_owner = holder(&format!(r#"{{"owner":"vm","place":0,{rest}"#));
+        assert_eq!(
+            keys.of_holder(&of_owner, &key("10.0.0.5", None)),
+            "/ipam/v1/owners/e718f79ad9205adb890707d58ec957b7/010.000.000.005"
         );
         for foreign in [
             "10.0.0.5",

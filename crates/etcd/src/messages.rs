@@ -9,6 +9,9 @@ pub struct KeyValue {
     /// The key.
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
+    /// Revision of its creation.
+    #[prost(int64, tag = "2")]
+    pub create_revision: i64,
     /// The value; empty if only keys were requested.
     #[prost(bytes = "vec", tag = "5")]
     pub value: Vec<u8>,
@@ -87,17 +90,22 @@ pub(crate) enum Request {
     Delete(DeleteRequest),
 }
 
-/// A condition of a transaction: a key has this creation or this value.
+/// A condition of a transaction: a key, or each of an interval, has this creation or this value.
 #[derive(Clone, PartialEq, Message)]
 pub struct Compare {
-    /// 1 is the revision of the creation, 3 the value. The comparison is "equal", which is 0 and
-    /// not sent.
+    /// 0 is "equal", which is not sent, 2 is "less".
+    #[prost(int32, tag = "1")]
+    pub(crate) result: i32,
+    /// 1 is the revision of the creation, 3 the value.
     #[prost(int32, tag = "2")]
     pub(crate) target: i32,
     #[prost(bytes = "vec", tag = "3")]
     pub(crate) key: Vec<u8>,
     #[prost(oneof = "Compared", tags = "5, 7")]
     pub(crate) compared: Option<Compared>,
+    /// As [`Range::range_end`].
+    #[prost(bytes = "vec", tag = "64")]
+    pub(crate) range_end: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
@@ -200,6 +208,19 @@ impl Compare {
             target: 1,
             key: key.into(),
             compared: Some(Compared::CreateRevision(0)),
+            ..Self::default()
+        }
+    }
+
+    /// No key of this range was created after this revision.
+    pub fn has_none_after(range: Range, revision: u64) -> Self {
+        let next = i64::try_from(revision).map_or(i64::MAX, |revision| revision + 1);
+        Self {
+            result: 2,
+            target: 1,
+            key: range.key,
+            range_end: range.range_end,
+            compared: Some(Compared::CreateRevision(next)),
         }
     }
 
@@ -209,6 +230,7 @@ impl Compare {
             target: 3,
             key: key.into(),
             compared: Some(Compared::Value(value.into())),
+            ..Self::default()
         }
     }
 }

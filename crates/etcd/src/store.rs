@@ -64,11 +64,12 @@ impl<'a> EtcdStore<'a> {
 }
 
 /// An address as it is stored.
-fn held(key: AddressKey, value: &[u8]) -> Held {
+fn held(key: AddressKey, stored: &KeyValue) -> Held {
     Held {
         key,
-        holder: serde_json::from_slice(value).ok(),
-        id: String::from_utf8_lossy(value).into_owned(),
+        holder: serde_json::from_slice(&stored.value).ok(),
+        id: String::from_utf8_lossy(&stored.value).into_owned(),
+        created: u64::try_from(stored.create_revision).unwrap_or_default(),
     }
 }
 
@@ -96,14 +97,24 @@ impl Store for EtcdStore<'_> {
         stored.map(|stored| self.definition(stored)).transpose()
     }
 
-    fn claim(&mut self, key: &AddressKey, holder: &Holder) -> Result<Claim, StoreError> {
+    fn claim(
+        &mut self,
+        key: &AddressKey,
+        holder: &Holder,
+        latest: u64,
+    ) -> Result<Claim, StoreError> {
         let address = self.keys.address(key);
         let id = serde_json::to_string(holder).expect("a holder is JSON");
+        let of_owner = holder.owner_hash().map(|hash| {
+            let own = Range::prefix(self.keys.owner(&hash));
+            Compare::has_none_after(own, latest)
+        });
+        let is_free = Some(Compare::is_missing(&*address));
         let txn = Txn {
-            when: vec![Compare::is_missing(&*address)],
+            when: [is_free, of_owner].into_iter().flatten().collect(),
             then: vec![
                 Op::put(&*address, &*id),
-                Op::put(self.keys.of_node(&holder.node, key), ""),
+                Op::put(self.keys.of_holder(holder, key), ""),
             ],
         };
         Ok(match self.client.txn(&txn, &self.time)? {
@@ -119,18 +130,18 @@ impl Store for EtcdStore<'_> {
         let both = keys.iter().zip(&answers);
         let held = both.filter_map(|(key, answer)| {
             let stored = answer.kvs.first()?;
-            Some(held(key.clone(), &stored.value))
+            Some(held(key.clone(), stored))
         });
         Ok(held.collect())
     }
 
     fn release(&mut self, held: &Held) -> Result<Release, StoreError> {
         let address = self.keys.address(&held.key);
-        let of_node = held
+        let of_holder = held
             .holder
             .as_ref()
-            .map(|holder| self.keys.of_node(&holder.node, &held.key));
-        let keys = [Some(address.clone()), of_node];
+            .map(|holder| self.keys.of_holder(holder, &held.key));
+        let keys = [Some(address.clone()), of_holder];
         let txn = Txn {
             when: vec![Compare::has_value(address, &*held.id)],
             then: keys.into_iter().flatten().map(Op::delete).collect(),
@@ -141,9 +152,14 @@ impl Store for EtcdStore<'_> {
         })
     }
 
-    /// Lists all of the node's.
+    /// Lists all of the node's, or of the owner's.
     fn list(&mut self, selection: &Selection<'_>) -> Result<Vec<AddressKey>, StoreError> {
-        let prefix = self.keys.node(selection.node());
+        let prefix = match selection {
+            Selection::Node(node)
+            | Selection::Attachment { node, .. }
+            | Selection::Stale { node, .. } => self.keys.node(node),
+            Selection::Owner(hash) => self.keys.owner(hash),
+        };
         self.names_in(&Range::prefix(&*prefix).without_values(), &prefix)
     }
 
@@ -195,7 +211,7 @@ impl Inventory for EtcdStore<'_> {
         self.client
             .each(&Range::prefix(&*prefix), &self.time, |stored| {
                 if let Some(key) = Keys::parse(&stored.key, &prefix) {
-                    each(held(key, &stored.value));
+                    each(held(key, &stored));
                 }
             })
     }

@@ -61,6 +61,7 @@ pub(crate) fn findings(
             check.subnets_of_main_plugin(network);
             check.folders(network);
             check.unread_keys(network);
+            check.shared_owners(network);
         }
         check.addresses();
         check.overlaps(&overlaps);

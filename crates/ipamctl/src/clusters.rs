@@ -145,7 +145,7 @@ impl Cluster {
     /// True if another node, or another machine of this node's name, holds the address.
     pub(crate) fn is_elsewhere(&self, held: &Held) -> bool {
         let both = self.node.as_ref().zip(held.holder.as_ref());
-        both.is_some_and(|(node, holder)| !holder.is_on(node))
+        both.is_some_and(|(node, holder)| holder.owner.is_none() && !holder.is_on(node))
     }
 
     /// True for the same engine by the same file, and the same node.

@@ -57,6 +57,14 @@ impl Judgement {
         !self.proofs.is_empty() && self.keep.is_none()
     }
 
+    /// That of an owner's address whose owner has no object.
+    pub(crate) fn of_gone_owner() -> Self {
+        let mut judgement = Self::default();
+        let text = "its owner's object is gone, and no pod names it";
+        judgement.add("owner-gone", text.to_owned());
+        judgement
+    }
+
     fn add(&mut self, key: &'static str, text: String) {
         self.proofs.push(Proof { key, text });
     }
@@ -116,7 +124,9 @@ impl<'a> Judge<'a> {
         let mut judgement = Judgement::default();
         let Some(container) = attachment.container else {
             let mut addresses = attachment.addresses.iter();
-            if addresses.any(|held| held.state == HeldState::Torn) {
+            if let Some(owner) = attachment.owner() {
+                judgement.keep = Some(Keep::InUse(format!("it is {owner}'s")));
+            } else if addresses.any(|held| held.state == HeldState::Torn) {
                 let text = "its file is cut off, and names nobody";
                 judgement.add("torn", text.to_owned());
             } else {

@@ -38,6 +38,8 @@ pub(crate) use stored::Stored;
 pub(crate) enum Nodes {
     /// This node's, with what their release needs.
     This,
+    /// This node's, and those of owners, which have no node.
+    ThisWithOwners,
     /// Those of all nodes, to be shown.
     All,
     /// Only the names of those of all nodes: a pool's counts need no more, and these are no rows.
@@ -212,7 +214,10 @@ impl Inventory {
             let Some(network) = &row.network else {
                 continue;
             };
-            reserved.insert((network.clone(), ip));
+            // A record has its owner's address.
+            if row.owner.is_none() {
+                reserved.insert((network.clone(), ip));
+            }
             // Another node's attachment isn't this node's, whatever its name.
             if row.is_elsewhere {
                 continue;

@@ -11,6 +11,7 @@ mod leases;
 mod network;
 mod node;
 mod output;
+mod owners;
 mod pools;
 mod release;
 mod usage;

@@ -7,7 +7,7 @@ use kube::{CustomResource, CustomResourceExt, KubeSchema};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// A reserved address and its holder.
+/// A reserved address and its holder: an attachment, or an owner.
 //
 // The API server evaluates each column for each name that it lists, so there are few.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Serialize, Deserialize)]
@@ -19,14 +19,16 @@ use serde::{Deserialize, Serialize};
     shortname = "ipaddr",
     category = "ipam",
     label("app.kubernetes.io/name", "ipam-delegated"),
-    doc = "An address that is reserved for an interface of a container. Its creation is the reservation, which fails if the object exists; its deletion is the release. A node creates and deletes its own. ipamctl node-forget releases those of a lost node.",
+    doc = "An address that is reserved for an interface of a container. Its creation is the reservation, which fails if the object exists; its deletion is the release. A node creates and deletes its own, and creates those of owners. ipamctl node-forget releases those of a lost node, ipamctl release those of an owner.",
     printcolumn(name = "Pool", type_ = "string", json_path = ".spec.pool"),
     printcolumn(name = "Node", type_ = "string", json_path = ".spec.node"),
     printcolumn(name = "Namespace", type_ = "string", json_path = ".spec.namespace"),
     printcolumn(name = "Pod", type_ = "string", json_path = ".spec.pod"),
+    printcolumn(name = "Owner", type_ = "string", json_path = ".spec.owner"),
     validation = Rule::new(NAME_RULE).message("the name must be the address, after its space and a dot if it has one, with an IPv6 address as eight groups with - between them, such as 10.0.0.5, blue.10.0.0.5 or fd00-0-0-0-0-0-0-5"),
 )]
 #[x_kube(validation = Rule::new("self == oldSelf").message("an address never changes: a new holder is a new object"))]
+#[x_kube(validation = Rule::new("has(self.owner) ? has(self.place) && !has(self.node) && !has(self.containerID) : has(self.node) && has(self.containerID) && !has(self.place)").message("the holder must be either node and containerID, or owner and place"))]
 #[serde(rename_all = "camelCase")]
 pub struct AddressSpec {
     /// The address, in its shortest spelling.
@@ -40,16 +42,30 @@ pub struct AddressSpec {
     /// Name of the pool that gave the address.
     #[schemars(length(max = 253))]
     pub pool: String,
-    /// Name of the Node that reserved the address.
-    #[schemars(length(max = 253))]
-    pub node: String,
+    /// Name of the Node that reserved the address; none if it is an owner's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub node: Option<String>,
+    /// What the address belongs to instead of a container, such as statefulsets.apps/prod/db: all of
+    /// its containers have it. It is released by ipamctl release, or by the collector.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub owner: Option<String>,
+    /// Index of an owner's address among those of an interface.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub place: Option<i32>,
     /// Name of the CNI network.
     #[schemars(length(max = 1024))]
     pub network: String,
-    /// ID of the container or pod sandbox in its runtime.
-    #[serde(rename = "containerID")]
-    #[schemars(length(max = 1024))]
-    pub container_id: String,
+    /// ID of the container or pod sandbox in its runtime; none if it is an owner's.
+    #[serde(
+        rename = "containerID",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(length(min = 1, max = 1024))]
+    pub container_id: Option<String>,
     /// The interface in the container.
     #[schemars(length(max = 15))]
     pub ifname: String,

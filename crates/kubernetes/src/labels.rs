@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use cluster::Holder;
+use cluster::{Holder, hash};
 use cni::Attachment;
-use sha2::{Digest, Sha256};
 
 /// Prefix of the keys.
 const PREFIX: &str = "ipam-delegated.io/";
@@ -14,39 +13,39 @@ const LONGEST_VALUE: usize = 63;
 
 /// The labels of an address that this holder claims.
 pub(crate) fn labels(holder: &Holder) -> BTreeMap<String, String> {
-    let attachment = hash_of(
-        &holder.node,
-        &holder.network,
-        &holder.container_id,
-        &holder.ifname,
-    );
-    let mut labels = BTreeMap::from([
-        (format!("{PREFIX}pool"), value(&holder.pool)),
-        (format!("{PREFIX}node"), value(&holder.node)),
-        (format!("{PREFIX}network"), value(&holder.network)),
-        (format!("{PREFIX}attachment"), attachment),
-    ]);
-    let pod = [("namespace", &holder.namespace), ("pod", &holder.pod)];
-    for (key, text) in pod {
-        if let Some(text) = text {
-            labels.insert(format!("{PREFIX}{key}"), value(text));
-        }
+    let mut labels = vec![
+        ("pool", value(&holder.pool)),
+        ("network", value(&holder.network)),
+    ];
+    if let Some(hash) = holder.owner_hash() {
+        labels.push(("owner", hash));
+    } else {
+        let Holder {
+            node,
+            network,
+            container_id,
+            ifname,
+            ..
+        } = holder;
+        labels.push(("node", value(node)));
+        labels.push(("attachment", hash(&[node, network, container_id, ifname])));
     }
-    labels
+    let pod = [("namespace", &holder.namespace), ("pod", &holder.pod)];
+    labels.extend(
+        pod.into_iter()
+            .filter_map(|(key, text)| Some((key, value(text.as_ref()?)))),
+    );
+    let prefixed = |(key, value)| (format!("{PREFIX}{key}"), value);
+    labels.into_iter().map(prefixed).collect()
 }
 
 /// Value of the label `attachment` of an attachment's addresses.
 pub(crate) fn attachment_of(node: &str, network: &str, attachment: &Attachment) -> String {
-    hash_of(
-        node,
-        network,
-        attachment.container_id.as_str(),
-        attachment.ifname.as_str(),
-    )
-}
-
-fn hash_of(node: &str, network: &str, container_id: &str, ifname: &str) -> String {
-    hash(&[node, network, container_id, ifname].join("\0"))
+    let Attachment {
+        container_id,
+        ifname,
+    } = attachment;
+    hash(&[node, network, container_id.as_str(), ifname.as_str()])
 }
 
 /// A selector of the objects whose label has this value.
@@ -64,17 +63,8 @@ fn value(text: &str) -> String {
     if is_value {
         text.to_owned()
     } else {
-        hash(text)
+        hash(&[text])
     }
-}
-
-/// The first half of the text's SHA-256, in hexadecimal digits.
-fn hash(text: &str) -> String {
-    let digest = Sha256::digest(text.as_bytes());
-    digest[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
 }
 
 #[cfg(test)]
@@ -93,12 +83,12 @@ mod tests {
 
     #[test]
     fn attachments_that_differ_in_one_part_have_other_labels() {
-        let first = hash_of("n", "net", "c1", "eth0");
+        let first = hash(&["n", "net", "c1", "eth0"]);
         for other in [
-            hash_of("m", "net", "c1", "eth0"),
-            hash_of("n", "nat", "c1", "eth0"),
-            hash_of("n", "net", "c2", "eth0"),
-            hash_of("n", "net", "c1", "eth1"),
+            hash(&["m", "net", "c1", "eth0"]),
+            hash(&["n", "nat", "c1", "eth0"]),
+            hash(&["n", "net", "c2", "eth0"]),
+            hash(&["n", "net", "c1", "eth1"]),
         ] {
             assert_ne!(first, other);
         }

@@ -1,6 +1,6 @@
 //! `Address` objects and the values of the rules.
 
-use cluster::{AddressKey, Held, Holder};
+use cluster::{AddressKey, Held, Holder, Owner};
 use serde::Deserialize;
 use serde_json::Map;
 
@@ -11,13 +11,17 @@ use crate::{Address, AddressSpec};
 
 /// The object of an address that this holder claims.
 pub(crate) fn new_address(name: &str, key: &AddressKey, holder: &Holder) -> Address {
+    let owner = holder.owner.as_ref();
+    let some = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     let spec = AddressSpec {
         ip: key.ip.to_string(),
         space: key.space.as_ref().map(ToString::to_string),
         pool: holder.pool.clone(),
-        node: holder.node.clone(),
+        node: some(&holder.node),
+        owner: owner.map(|owner| owner.name.clone()),
+        place: owner.and_then(|owner| i32::try_from(owner.place).ok()),
         network: holder.network.clone(),
-        container_id: holder.container_id.clone(),
+        container_id: some(&holder.container_id),
         ifname: holder.ifname.clone(),
         since: holder.since.clone(),
         namespace: holder.namespace.clone(),
@@ -39,14 +43,24 @@ pub(crate) struct StoredAddress {
 /// nothing.
 pub(crate) fn held(address: StoredAddress) -> Option<Held> {
     let StoredAddress { metadata, spec } = address;
+    let owner = spec.owner.map(|name| Owner {
+        name,
+        place: spec
+            .place
+            .and_then(|place| usize::try_from(place).ok())
+            .unwrap_or_default(),
+    });
     Some(Held {
         key: address_key(&metadata.name)?,
         id: metadata.uid,
+        // An address never changes.
+        created: metadata.revision.parse().unwrap_or(u64::MAX),
         holder: Some(Holder {
-            node: spec.node,
+            owner,
+            node: spec.node.unwrap_or_default(),
             machine: None,
             network: spec.network,
-            container_id: spec.container_id,
+            container_id: spec.container_id.unwrap_or_default(),
             ifname: spec.ifname,
             pool: spec.pool,
             since: spec.since,

@@ -54,6 +54,8 @@ pub(crate) struct Row {
 pub(crate) struct Meta {
     pub(crate) name: String,
     pub(crate) uid: String,
+    #[serde(rename = "resourceVersion")]
+    pub(crate) revision: String,
     #[serde(default)]
     pub(crate) labels: Labels,
 }

@@ -81,7 +81,7 @@ impl<'a> Kubernetes<'a> {
     }
 
     /// Reads an object; `None` if there is none of this name.
-    fn get<T: DeserializeOwned + 'static>(
+    pub(crate) fn get<T: DeserializeOwned + 'static>(
         &self,
         collection: &str,
         name: &str,
@@ -133,7 +133,8 @@ impl Store for Kubernetes<'_> {
         Ok(pool.map(|pool| pool.spec))
     }
 
-    fn claim(&mut self, key: &AddressKey, holder: &Holder) -> Result<Claim, StoreError> {
+    /// An owner may get a second address, of a later revision: the API server can't refuse it.
+    fn claim(&mut self, key: &AddressKey, holder: &Holder, _: u64) -> Result<Claim, StoreError> {
         let name = name_of(key)?;
         let address = new_address(&name, key, holder);
         let create = async |kube| {
@@ -190,17 +191,16 @@ impl Store for Kubernetes<'_> {
     /// Objects with the labels of the selection, without those that carry the label of a valid
     /// attachment.
     fn list(&mut self, selection: &Selection<'_>) -> Result<Vec<AddressKey>, StoreError> {
-        let mut selector = labels::selector("node", selection.node());
         let mut valid_labels = HashSet::new();
-        match selection {
-            Selection::Node(_) => {}
+        let pairs = match selection {
+            Selection::Node(node) => vec![("node", (*node).to_owned())],
             Selection::Attachment {
                 node,
                 network,
                 attachment,
             } => {
                 let label = labels::attachment_of(node, network, attachment);
-                selector += &format!(",{}", labels::selector("attachment", &label));
+                vec![("node", (*node).to_owned()), ("attachment", label)]
             }
             Selection::Stale {
                 node,
@@ -209,9 +209,15 @@ impl Store for Kubernetes<'_> {
             } => {
                 let label = |attachment| labels::attachment_of(node, network, attachment);
                 valid_labels.extend(valid.iter().map(label));
-                selector += &format!(",{}", labels::selector("network", network));
+                vec![
+                    ("node", (*node).to_owned()),
+                    ("network", (*network).to_owned()),
+                ]
             }
-        }
+            Selection::Owner(hash) => vec![("owner", (*hash).to_owned())],
+        };
+        let selectors = pairs.iter().map(|(key, text)| labels::selector(key, text));
+        let selector = selectors.collect::<Vec<_>>().join(",");
         let list = ListParams::default().labels(&selector);
         let mut keys = Vec::new();
         self.each(

@@ -95,6 +95,7 @@ impl Kubernetes<'_> {
             return Ok(Err("its IPPool doesn't name the interface"));
         };
         Ok(Ok(Holder {
+            owner: None,
             node,
             machine: None,
             network: String::new(),

@@ -29,6 +29,15 @@ pub(super) fn address(name: &str, ip: &str, node: &str) -> Value {
     address
 }
 
+/// An address of the pool `lan` that belongs to this owner.
+pub(super) fn of_owner(ip: &str, owner: &str) -> Value {
+    let spec = json!({
+        "ip": ip, "pool": "lan", "owner": owner, "place": 0, "network": "storage",
+        "ifname": "net1", "since": "2026-11-21T14:38:21Z",
+    });
+    object("Address", ip, &spec)
+}
+
 #[track_caller]
 pub(super) fn allowed(output: &Output) {
     assert!(output.status.success(), "{output:?}");

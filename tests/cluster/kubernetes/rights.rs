@@ -6,7 +6,7 @@ use std::process::Output;
 use harness::{KUBECTL, KUBERNETES_PROGRAMS, KubernetesApi, needs};
 use serde_json::{Value, json};
 
-use super::objects::{address, allowed, pool, refused};
+use super::objects::{address, allowed, of_owner, pool, refused};
 
 /// An API server, and the kubeconfig of a user.
 struct User<'a> {
@@ -43,6 +43,7 @@ fn a_node_creates_and_deletes_its_own_addresses_and_nothing_else() {
     };
     its_own_are_allowed(&node);
     those_of_other_nodes_are_refused(&node);
+    those_of_owners_are_created_only(&node);
     everything_else_is_refused(&node);
     a_token_without_a_node_changes_nothing(&api);
     administrators_change_those_of_all_nodes(&api);
@@ -93,6 +94,20 @@ fn those_of_other_nodes_are_refused(node: &User<'_>) {
     refused(&node.delete("10.0.0.2"), others);
     let created = node.create(&address("10.0.0.3", "10.0.0.3", "worker-2"));
     refused(&created, others);
+}
+
+fn those_of_owners_are_created_only(node: &User<'_>) {
+    let mut owned = of_owner("10.0.0.9", "virtualmachines.kubevirt.io/prod/web");
+    owned["metadata"]["labels"] = json!({"ipam-delegated.io/node": "worker-2"});
+    let text = "the label ipam-delegated.io/node must be worker-1";
+    refused(&node.create(&owned), text);
+    owned["metadata"]["labels"] = json!({"ipam-delegated.io/owner": "0123456789abcdef"});
+    allowed(&node.create(&owned));
+    let of_owner = "node worker-1 may not change addresses of an owner";
+    refused(&node.delete("10.0.0.9"), of_owner);
+    let label = r#"{"metadata":{"labels":{"a":"b"}}}"#;
+    let patch = ["patch", "ipaddr", "10.0.0.9", "--type=merge", "-p", label];
+    refused(&node.kubectl(&patch), "orbidden");
 }
 
 fn everything_else_is_refused(node: &User<'_>) {

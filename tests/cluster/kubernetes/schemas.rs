@@ -3,7 +3,7 @@
 use harness::{KUBECTL, KUBERNETES_PROGRAMS, KubernetesApi, needs};
 use serde_json::{Value, json};
 
-use super::objects::{address, allowed, pool, refused};
+use super::objects::{address, allowed, of_owner, pool, refused};
 
 #[test]
 fn the_kinds_are_listed_and_invalid_objects_refused() {
@@ -147,6 +147,27 @@ fn an_address_has_one_name_and_never_changes(api: &KubernetesApi) {
     ] {
         refused(&api.try_create(&api.kubeconfig(), &invalid), text);
     }
+    let both = json!({"owner": "vm", "place": 0});
+    for (keys, missing) in [
+        (json!({"owner": "vm"}), true),
+        (both.clone(), false),
+        (json!({}), true),
+    ] {
+        let mut invalid = address("10.0.0.6", "10.0.0.6", "worker-1");
+        let spec = invalid["spec"].as_object_mut().unwrap();
+        if missing {
+            spec.remove("node");
+            spec.remove("containerID");
+        }
+        spec.extend(keys.as_object().unwrap().clone());
+        let text = "either node and containerID, or owner and place";
+        refused(&api.try_create(&api.kubeconfig(), &invalid), text);
+    }
+    let owned = of_owner("10.0.0.6", "vm");
+    allowed(&api.try_create(&api.kubeconfig(), &owned));
+    let listed = api.kubectl(&["get", "ipaddr", "10.0.0.6", "--no-headers"]);
+    let cells: Vec<&str> = listed.split_whitespace().collect();
+    assert_eq!(cells, ["10.0.0.6", "lan", "vm"]);
     let other = address("10.0.0.5", "10.0.0.5", "worker-2");
     let never = "an address never changes";
     refused(&api.try_replace(&api.kubeconfig(), &other), never);

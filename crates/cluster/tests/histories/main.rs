@@ -3,6 +3,7 @@
 
 mod lost_answers;
 mod memory_store;
+mod owners;
 mod restored;
 mod rules;
 mod traffic;
@@ -53,7 +54,9 @@ struct Living {
 fn living(traffic: &Traffic<'_>) -> Vec<Living> {
     let calls = traffic.calls();
     let history = History::new(calls.clone(), Vec::new()).unwrap();
-    let living = history.living().into_iter().map(|attachment| {
+    let living = history.living().into_iter();
+    let containers = living.filter(|attachment| !attachment.starts_with(owners::PREFIX));
+    let living = containers.map(|attachment| {
         let added = calls.iter().find_map(|call| match &call.command {
             Command::Add(Outcome::Succeeded(added)) if call.attachment == attachment => Some(added),
             _ => None,
@@ -93,14 +96,16 @@ fn observe(cluster: &Cluster, traffic: &Traffic<'_>, sent_once: bool) -> Observa
             pool: holder.pool,
             ip: held.key.ip,
         };
-        let attachment = format!("{}/{}:{}", holder.node, holder.container_id, holder.ifname);
+        let attachment = match holder.owner {
+            Some(owner) => owners::attachment(&owner.name),
+            None => format!("{}/{}:{}", holder.node, holder.container_id, holder.ifname),
+        };
         Some((address, attachment))
     };
     Observation {
         started,
         ended: traffic.now(),
-        addresses: cluster
-            .addresses()
+        addresses: owners::counted(cluster)
             .into_iter()
             .filter_map(address)
             .collect(),

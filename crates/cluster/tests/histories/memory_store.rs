@@ -30,7 +30,8 @@ pub(crate) struct Faults {
 /// A change that was sent.
 #[derive(Clone, Debug)]
 enum Change {
-    Claim(AddressKey, Holder, String),
+    /// The address, its holder, the claim's identity, and the latest known revision of its owner.
+    Claim(AddressKey, Holder, String, u64),
     Release(Held),
 }
 
@@ -40,7 +41,10 @@ pub(crate) struct State {
     pools: BTreeMap<String, Object>,
     addresses: BTreeMap<AddressKey, Held>,
     late: Vec<Change>,
-    creations: u64,
+    claims: u64,
+    revision: u64,
+    /// True if a claim is refused when its owner has a later address, as in etcd.
+    pub(crate) refuses_second: bool,
 }
 
 /// The cluster that all stores share.
@@ -90,9 +94,9 @@ impl Cluster {
     /// Restores an older state. Creations after it get new identities, as in every engine.
     pub(crate) fn restore(&self, older: State) {
         let mut state = self.lock();
-        let creations = state.creations;
+        let claims = state.claims;
         *state = older;
-        state.creations = creations;
+        state.claims = claims;
     }
 
     /// Puts an address there, as no rule does.
@@ -111,13 +115,19 @@ impl State {
     /// True if the change was made.
     fn apply(&mut self, change: &Change) -> bool {
         match change {
-            Change::Claim(key, holder, id) => {
-                let is_free = !self.addresses.contains_key(key);
+            Change::Claim(key, holder, id, latest) => {
+                let is_later = |held: &Held| held.is_of(holder) && held.created > *latest;
+                let is_second = self.refuses_second
+                    && holder.owner.is_some()
+                    && self.addresses.values().any(is_later);
+                let is_free = !self.addresses.contains_key(key) && !is_second;
                 if is_free {
+                    self.revision += 1;
                     let held = Held {
                         key: key.clone(),
                         holder: Some(holder.clone()),
                         id: id.clone(),
+                        created: self.revision,
                     };
                     self.addresses.insert(key.clone(), held);
                 }
@@ -210,13 +220,18 @@ impl Store for MemoryStore<'_> {
         Ok(self.reach()?.pools.get(name).cloned())
     }
 
-    fn claim(&mut self, key: &AddressKey, holder: &Holder) -> Result<Claim, StoreError> {
+    fn claim(
+        &mut self,
+        key: &AddressKey,
+        holder: &Holder,
+        latest: u64,
+    ) -> Result<Claim, StoreError> {
         let id = {
             let mut state = self.cluster.lock();
-            state.creations += 1;
-            state.creations.to_string()
+            state.claims += 1;
+            state.claims.to_string()
         };
-        let claim = Change::Claim(key.clone(), holder.clone(), id.clone());
+        let claim = Change::Claim(key.clone(), holder.clone(), id.clone(), latest);
         Ok(match self.change(claim)? {
             true => Claim::Created { id },
             false => Claim::Taken,
@@ -238,11 +253,15 @@ impl Store for MemoryStore<'_> {
 
     fn list(&mut self, selection: &Selection<'_>) -> Result<Vec<AddressKey>, StoreError> {
         let state = self.reach()?;
-        let of_node = state.addresses.values().filter(|held| {
-            let holder = held.holder.as_ref();
-            holder.is_some_and(|holder| holder.node == selection.node())
-        });
-        Ok(of_node.map(|held| held.key.clone()).collect())
+        let is_selected = |holder: &Holder| match selection {
+            Selection::Owner(hash) => holder.owner_hash().as_deref() == Some(*hash),
+            Selection::Node(node)
+            | Selection::Attachment { node, .. }
+            | Selection::Stale { node, .. } => holder.node == *node,
+        };
+        let all = state.addresses.values();
+        let selected = all.filter(|held| held.holder.as_ref().is_some_and(is_selected));
+        Ok(selected.map(|held| held.key.clone()).collect())
     }
 
     fn taken(&mut self, pool: &PoolAddresses<'_>) -> Result<Vec<IpAddr>, StoreError> {

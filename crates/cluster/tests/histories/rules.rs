@@ -370,6 +370,7 @@ fn gc_releases_what_is_not_valid_of_this_network_and_this_node() {
         key,
         holder: None,
         id: "a person's".to_owned(),
+        created: 0,
     });
     calls.gc(&node("a"), &["c1".to_owned()]).unwrap();
     let mut left: Vec<String> = held(&cluster).into_iter().map(|(_, id)| id).collect();

@@ -167,8 +167,13 @@ impl<'a> Traffic<'a> {
     }
 
     fn push(&self, node: &Node, container: &str, started: Duration, command: Command) {
+        self.note(format!("{}/{container}:eth0", node.name), started, command);
+    }
+
+    /// Notes a call that has ended now.
+    pub(crate) fn note(&self, attachment: String, started: Duration, command: Command) {
         self.calls.lock().unwrap().push(Operation {
-            attachment: format!("{}/{container}:eth0", node.name),
+            attachment,
             started,
             ended: self.now(),
             command,

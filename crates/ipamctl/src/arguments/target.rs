@@ -6,8 +6,8 @@ use clap::builder::NonEmptyStringValueParser;
 /// An attachment, as a person names it.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    /// Address, or container ID: whole, or the unique beginning of one that a runtime has made.
-    #[arg(value_name = "ID|ADDRESS", value_parser = NonEmptyStringValueParser::new())]
+    /// Address, owner, or container ID: whole, or the unique beginning of one that a runtime has made.
+    #[arg(value_name = "ID|ADDRESS|OWNER", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) word: String,
     /// Only on this network.
     #[arg(long, value_name = "NAME")]

@@ -6,7 +6,7 @@ use ipam::Range;
 
 use crate::check::conflist_check::Check;
 use crate::check::findings::Severity;
-use crate::network::{HOST_LOCAL, Network};
+use crate::network::{HOST_LOCAL, Network, RULES};
 use crate::pools::PlacedPool;
 
 /// Keys of `ipam` that neither our delegates nor host-local read.
@@ -38,6 +38,23 @@ impl Check<'_> {
                     self.add(Severity::Warning, &key(placed), problem, instead);
                 }
             }
+        }
+    }
+
+    /// Owners that many workloads would have in common. An invalid catalogue is found by STATUS.
+    pub(super) fn shared_owners(&mut self, network: &Network) {
+        if !network.has_delegate(RULES) {
+            return;
+        }
+        for rule in ipam_ds_rules::shared_owners(&network.config).unwrap_or_default() {
+            let problem = "all containers for which the rule holds have one address".to_owned();
+            let instead = "a fact that differs between workloads, such as ${K8S_POD_NAME}";
+            self.add(
+                Severity::Warning,
+                &format!("{rule}.owner"),
+                problem,
+                instead,
+            );
         }
     }
 

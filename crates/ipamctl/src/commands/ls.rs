@@ -45,6 +45,7 @@ fn table<'r>(rows: &'r [&HeldAddress], arguments: &'r LsArguments) -> Table<'r, 
         .text("NETWORK", move |held| text(&held.network, "?"))
         .text("POOL", move |held| text(&held.pool, ""))
         .text("NODE", move |held| text(&held.node, ""))
+        .text("OWNER", move |held| text(&held.owner, ""))
         .text("CONTAINER", move |held| match &held.container {
             Some(id) if !arguments.no_trunc => short_id(id).to_owned(),
             id => text(id, "?"),

@@ -1,4 +1,5 @@
-//! `ipamctl node-forget`: releases the addresses of a cluster's node that is gone.
+//! `ipamctl node-forget`: releases the addresses of a cluster's node that is gone, and of owners
+//! whose objects are gone.
 //!
 //! No timeout does this, since the node may only be cut off.
 
@@ -14,6 +15,7 @@ use crate::Context;
 use crate::arguments::NodeForgetArguments;
 use crate::clusters::{Cluster, of_person};
 use crate::output::{joined, warn};
+use crate::owners::without_object;
 
 pub(crate) fn run(arguments: &NodeForgetArguments, context: &Context<'_>) -> Result<bool> {
     let Some(name) = &arguments.node else {
@@ -42,7 +44,8 @@ pub(crate) fn run(arguments: &NodeForgetArguments, context: &Context<'_>) -> Res
     release(store, &held, arguments, context)
 }
 
-/// What the first look has found at nodes that have no Node object at both looks.
+/// What the first look has found at nodes that have no Node object at both looks, and of owners that
+/// have no object.
 fn of_deleted_nodes(
     store: &mut Kubernetes<'_>,
     arguments: &NodeForgetArguments,
@@ -55,14 +58,19 @@ fn of_deleted_nodes(
             !known.is_empty(),
             "the cluster has no Node at all: nothing is released"
         );
-        held.retain(|held| {
+        let is_owners = |held: &Held| held.holder.as_ref().is_some_and(|of| of.owner.is_some());
+        let (of_owners, mut of_nodes): (Vec<Held>, Vec<Held>) =
+            held.into_iter().partition(is_owners);
+        of_nodes.retain(|held| {
             let mut holder = held.holder.iter();
             holder.any(|holder| !known.contains(&holder.node))
         });
+        of_nodes.extend(without_object(store, of_owners)?);
+        held = of_nodes;
         if look == 1 && arguments.yes && !held.is_empty() {
             let number = held.len();
             warn(format!(
-                "{number} addresses of nodes without a Node object: looking again"
+                "{number} addresses of nodes without a Node object, or of owners without one: looking again"
             ));
             sleep(arguments.between_looks);
         }

@@ -52,7 +52,7 @@ struct Delegate<'a> {
 
 pub(crate) fn run(target: &Target, context: &Context<'_>) -> Result<bool> {
     let node = &context.node();
-    let inventory = Inventory::read(context, node, Nodes::This);
+    let inventory = Inventory::read(context, node, Nodes::ThisWithOwners);
     let all = attachments(&inventory.held);
     let found = select(&all, target)?;
     let shown: Vec<Shown<'_>> = found.iter().map(|one| Shown::new(one, node)).collect();
@@ -103,6 +103,9 @@ impl<'a> Shown<'a> {
         let known = first.since.map(|since| ago(since, SystemTime::now()));
         let since = known.as_deref().unwrap_or("at an unknown time");
         line("state", &format!("{}, {since}", first.state));
+        if let Some(owner) = &first.owner {
+            line("owner", owner);
+        }
         for (key, value) in first.names.pairs() {
             line("name", &format!("{key}={value}"));
         }

@@ -57,7 +57,8 @@ pub(crate) fn attachments<'a>(
         let container = held.container.as_deref();
         // Without an interface, the attachment of an address is unknown.
         let directory: Option<&Path> = place.map(|place| place.path.as_path());
-        let is_single = held.ifname.is_none() || held.state == HeldState::Leftover;
+        let is_single =
+            container.is_none() || held.ifname.is_none() || held.state == HeldState::Leftover;
         let single = is_single.then_some((held.ip, directory));
         let key = (network, container, &held.ifname, &held.node, single);
         let attachment = all.entry(key).or_insert_with(|| NetworkAttachment {
@@ -78,7 +79,7 @@ pub(crate) fn attachments<'a>(
     all.into_values().collect()
 }
 
-impl NetworkAttachment<'_> {
+impl<'a> NetworkAttachment<'a> {
     /// Its container and interface.
     ///
     /// # Errors
@@ -148,6 +149,11 @@ impl NetworkAttachment<'_> {
         times?.into_iter().max()
     }
 
+    /// The owner of its address, which has no container then.
+    pub(crate) fn owner(&self) -> Option<&'a str> {
+        self.addresses[0].owner.as_deref()
+    }
+
     /// The names of its container.
     pub(crate) fn names(&self) -> &Names {
         &self.addresses[0].names
@@ -157,7 +163,7 @@ impl NetworkAttachment<'_> {
 /// `8f3e… eth0 on mynet (10.77.0.2)`.
 impl fmt::Display for NetworkAttachment<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let container = self.container.unwrap_or("(no container)");
+        let container = self.container.or(self.owner()).unwrap_or("(no container)");
         let ifname = self.ifname.unwrap_or("(any interface)");
         let (network, ips) = (self.network, self.ips_text("no address"));
         write!(f, "{container} {ifname} on {network} ({ips})")

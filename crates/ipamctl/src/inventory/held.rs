@@ -35,6 +35,9 @@ pub(crate) struct HeldAddress {
     pub(crate) network: Option<String>,
     /// The name of the pool, if it has one.
     pub(crate) pool: Option<String>,
+    /// What an address in a cluster's pool belongs to, instead of a container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) owner: Option<String>,
     /// The node, of an address in a cluster's pool.
     pub(crate) node: Option<String>,
     #[serde(rename = "containerID")]

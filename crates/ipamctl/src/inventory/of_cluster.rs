@@ -45,10 +45,16 @@ impl Inventory {
                 let all = of_node(store, &node.name)?;
                 self.held.extend(spaces.stored(store, all));
             }
-            (Nodes::This, None) => {
+            (Nodes::This | Nodes::ThisWithOwners, node) => {
+                let is_wanted = |held: &Held| {
+                    let holder = held.holder.as_ref();
+                    node.as_ref().is_none_or(|node| {
+                        holder.is_some_and(|of| of.owner.is_some() || of.node == node.name)
+                    })
+                };
                 let all = until_answered(store, |store| {
                     let mut all = Vec::new();
-                    store.addresses(&mut |held| all.push(held))?;
+                    store.addresses(&mut |held| all.extend(Some(held).filter(is_wanted)))?;
                     Ok(all)
                 })?;
                 self.held.extend(spaces.stored(store, all));
@@ -129,8 +135,9 @@ impl<'c> Spaces<'c> {
             row.since = humantime::parse_rfc3339(&holder.since).ok();
             row.network = Some(holder.network);
             row.pool = Some(holder.pool);
-            row.node = Some(holder.node);
-            row.container = Some(holder.container_id);
+            row.owner = holder.owner.map(|owner| owner.name);
+            row.node = Some(holder.node).filter(|_| row.owner.is_none());
+            row.container = Some(holder.container_id).filter(|_| row.owner.is_none());
             row.ifname = Some(holder.ifname);
         }
         row

@@ -9,7 +9,7 @@ use super::attachment::NetworkAttachment;
 use crate::arguments::target::Target;
 use crate::output::joined;
 
-/// The attachments that a target names: the holder of the address, or all of the container.
+/// The attachments that a target names: the holder of the address, or all of the container or owner.
 ///
 /// The beginning of an ID is accepted only if the ID was generated: after the release of `web-1`,
 /// `web-1` must not mean `web-10`.
@@ -32,8 +32,13 @@ pub(crate) fn select<'s, 'a>(
         all.iter().filter(is_wanted).collect::<Vec<_>>()
     };
     let ip: Option<IpAddr> = word.parse().ok();
-    let holders = matching(&|one| one.ips().any(|held| Some(held) == ip));
-    let of_container = matching(&|one| one.container == Some(word));
+    let mut holders = matching(&|one| one.ips().any(|held| Some(held) == ip));
+    // A container has its owner's address.
+    if holders.iter().any(|one| one.container.is_some()) {
+        holders.retain(|one| one.owner().is_none());
+    }
+    let is_named = |one: &NetworkAttachment<'_>| [one.container, one.owner()].contains(&Some(word));
+    let of_container = matching(&is_named);
     match (&holders[..], &of_container[..]) {
         ([_], []) => return Ok(holders),
         ([], [_, ..]) => return Ok(of_container),

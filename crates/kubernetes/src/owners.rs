@@ -1,0 +1,167 @@
+//! What the cluster knows of the owners of addresses: whether their objects are there, and which
+//! addresses pods name.
+
+use std::collections::BTreeMap;
+
+use cluster::{Held, Kind, StoreError, until_answered};
+use kube::api::{GetParams, ListParams};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::Kubernetes;
+use crate::names::is_dns_subdomain;
+use crate::pages::Form;
+
+/// Annotation in which Multus writes the addresses of a pod's interfaces.
+const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
+
+/// What is known of an owner's address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnedState {
+    /// The owner's object is there, or a pod names the address.
+    Used,
+    /// There is no such object, and no pod names the address.
+    Gone,
+    /// The reason why that can't be told: the API server doesn't know the owner's kind, or this user
+    /// may not read it.
+    Unknown(String),
+}
+
+/// Groups that the API server knows.
+#[derive(Deserialize)]
+struct Groups {
+    groups: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Group {
+    name: String,
+    preferred_version: Version,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: String,
+}
+
+/// What a pod says of its addresses.
+#[derive(Deserialize)]
+struct PodAddresses {
+    metadata: PodMeta,
+    #[serde(default)]
+    status: PodStatus,
+}
+
+#[derive(Deserialize)]
+struct PodMeta {
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodStatus {
+    #[serde(rename = "podIPs")]
+    pod_ips: Vec<PodIp>,
+}
+
+#[derive(Deserialize)]
+struct PodIp {
+    #[serde(default)]
+    ip: String,
+}
+
+impl PodAddresses {
+    fn names(&self, ip: &str) -> bool {
+        let status = self.metadata.annotations.get(NETWORK_STATUS);
+        let mut own = self.status.pod_ips.iter();
+        own.any(|own| own.ip == ip)
+            || status.is_some_and(|text| text.contains(&format!("\"{ip}\"")))
+    }
+}
+
+impl Kubernetes<'_> {
+    /// The states of these addresses, in their order.
+    ///
+    /// # Errors
+    ///
+    /// Those of a read, except for those of [`OwnedState::Unknown`].
+    pub fn owned_states(&mut self, all: &[Held]) -> Result<Vec<OwnedState>, StoreError> {
+        let mut states = Vec::with_capacity(all.len());
+        for held in all {
+            let owner = held
+                .holder
+                .as_ref()
+                .and_then(|holder| holder.owner.as_ref());
+            let name = owner.map_or("", |owner| owner.name.as_str());
+            states.push(self.state_of_owner(name)?);
+        }
+        if states.contains(&OwnedState::Gone) {
+            until_answered(self, |store| {
+                let ips: Vec<String> = all.iter().map(|held| held.key.ip.to_string()).collect();
+                let pods = ListParams::default();
+                store.each("/api/v1/pods", Form::Whole, pods, |pod: PodAddresses| {
+                    for (state, ip) in states.iter_mut().zip(&ips) {
+                        if *state == OwnedState::Gone && pod.names(ip) {
+                            *state = OwnedState::Used;
+                        }
+                    }
+                })
+            })?;
+        }
+        Ok(states)
+    }
+
+    /// Whether the object of `<resource>.<group>/<namespace>/<name>[/…]` is there.
+    fn state_of_owner(&mut self, owner: &str) -> Result<OwnedState, StoreError> {
+        let parts: Vec<&str> = owner.split('/').collect();
+        let (resource, namespace, name) = match parts[..] {
+            [resource, namespace, name, ..] if parts.iter().all(|part| is_dns_subdomain(part)) => {
+                (resource, namespace, name)
+            }
+            _ => {
+                let form = "an owner's object is named RESOURCE.GROUP/NAMESPACE/NAME";
+                return Ok(OwnedState::Unknown(form.to_owned()));
+            }
+        };
+        let found = until_answered(self, |store| {
+            let Some(path) = store.path_of_resource(resource)? else {
+                return Ok(None);
+            };
+            let collection = format!("{path}/namespaces/{namespace}/{}", plural(resource));
+            let object = store.get::<IgnoredAny>(&collection, name, &GetParams::default())?;
+            Ok(Some(object.is_some()))
+        });
+        match found {
+            Ok(Some(true)) => Ok(OwnedState::Used),
+            Ok(Some(false)) => Ok(OwnedState::Gone),
+            Ok(None) => Ok(unknown_kind(resource)),
+            Err(error) if error.kind == Kind::Refused => Ok(OwnedState::Unknown(error.msg)),
+            Err(error) if error.kind == Kind::Unable => Ok(unknown_kind(resource)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// URL path of the version that the API server prefers for `<resource>[.<group>]`; `None` if it
+    /// doesn't know the group.
+    fn path_of_resource(&self, resource: &str) -> Result<Option<String>, StoreError> {
+        let Some((_, group)) = resource.split_once('.') else {
+            return Ok(Some("/api/v1".to_owned()));
+        };
+        let groups = self.get::<Groups>("", "apis", &GetParams::default())?;
+        let mut groups = groups.into_iter().flat_map(|all| all.groups);
+        let known = groups.find(|known| known.name == group);
+        Ok(known.map(|known| format!("/apis/{group}/{}", known.preferred_version.version)))
+    }
+}
+
+fn plural(resource: &str) -> &str {
+    resource
+        .split_once('.')
+        .map_or(resource, |(plural, _)| plural)
+}
+
+fn unknown_kind(resource: &str) -> OwnedState {
+    OwnedState::Unknown(format!("the API server doesn't know {resource}"))
+}
