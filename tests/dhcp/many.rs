@@ -110,7 +110,7 @@ fn a_daemon_killed_twenty_times_loses_no_lease_and_asks_for_none_more_than_twice
     let _server = lan.dnsmasq(&options);
     for _ in 0..20 {
         let renewer = lan.renewer();
-        sleep(Duration::from_millis(500));
+        sleep(Duration::from_millis(500 + count as u64));
         drop(renewer);
     }
     let asked = lan.text("server.log");
