@@ -1,7 +1,7 @@
 //! The times of the visits, in memory. After a start, every lease is renewed within a tenth of its
 //! time, each at its own moment.
 
-use std::collections::{BTreeMap, BTreeSet, hash_map::DefaultHasher};
+use std::collections::{BTreeMap, BTreeSet, btree_map, hash_map::DefaultHasher};
 use std::hash::{Hash, Hasher};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -34,10 +34,10 @@ impl Schedule {
     pub(crate) fn note(&mut self, names: BTreeSet<RecordName>, renews_all: bool) {
         self.0.retain(|name, _| names.contains(name));
         for name in names {
-            if !self.0.contains_key(&name) {
-                let own_moment = renews_all.then(|| first_moment(&name)).flatten();
+            if let btree_map::Entry::Vacant(new) = self.0.entry(name) {
+                let own_moment = renews_all.then(|| first_moment(new.key())).flatten();
                 let due = Instant::now() + own_moment.unwrap_or_default();
-                self.0.insert(name, Entry { due, renews_all });
+                new.insert(Entry { due, renews_all });
             }
         }
     }

@@ -100,7 +100,7 @@ impl Settings {
 fn pool(config: &NetworkConfig) -> Result<Object, Error> {
     let mut pools = Pools::of_call(config)?.into_entries();
     let count = pools.len();
-    let pool = pools.pop().unwrap_or_else(Object::new);
+    let pool = pools.pop().unwrap_or_default();
     let refused = if count > 1 {
         format!("prevResult.pools has {count} entries")
     } else if Pool::has_ranges(&pool) {

@@ -140,10 +140,12 @@ fn encoded(message: &Message) -> Vec<u8> {
 
 /// The answer in a packet, if it is one to this message.
 fn answer_to(message: &Message, packet: &[u8]) -> Option<Message> {
+    // All clients of the link get all answers: another client's isn't decoded.
+    if packet.get(4..8)? != message.xid().to_be_bytes() {
+        return None;
+    }
     let answer = Message::from_bytes(packet).ok()?;
-    let is_answer = answer.opcode() == Opcode::BootReply
-        && answer.xid() == message.xid()
-        && answer.chaddr() == message.chaddr();
+    let is_answer = answer.opcode() == Opcode::BootReply && answer.chaddr() == message.chaddr();
     is_answer.then_some(answer)
 }
 
