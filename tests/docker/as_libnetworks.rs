@@ -5,14 +5,14 @@
 //! |---|---|
 //! | `AddReleasePoolID`, `RemoveSubnet` | the two tests `..._as_in_…` below |
 //! | `PredefinedPool`, `ParallelPredefinedRequest1` to `5`, `RequestPoolParallel` | `default_pools_that_are_requested_at_once_differ` |
-//! | `PoolAllocationReuse` | `docker_pools`: a default pool is given again when no other is left |
+//! | `PoolAllocationReuse` | `pools`: a default pool is given again when no other is left |
 //! | `RequestReleaseAddressFromSubPool`, `Serialize…`, `GetAddressSubPoolEqualPool` | `a_sub_pool_is_given_to_its_last_address` |
 //! | `GetAddress`, `Request`, `Release` | `each_address_of_a_pool_is_given_and_a_released_one_again` |
 //! | `AllocateRandomDeallocate`, `RetrieveFromStore` | `a_part_that_is_released_is_given_again_by_the_next_daemon` |
 //! | `RequestReleaseAddressDuplicate`, `FullAllocateRelease`, `OddAllocateRelease`, the three `…SerialReleaseParallel`, `Debug` | `no_address_is_given_twice_while_others_are_released` |
-//! | `GetSameAddress`, `GetAddressVersion` | `docker_calls`: an address is any of the sub-pool or the requested one |
-//! | `RequestSyntaxCheck` | `docker_pools`, `docker_calls`: each refusal names what is wrong |
-//! | `KeyString` | `docker_calls`: the calls of a real dockerd, with the IDs of its pools |
+//! | `GetSameAddress`, `GetAddressVersion` | `calls`: an address is any of the sub-pool or the requested one |
+//! | `RequestSyntaxCheck` | `pools`, `calls`: each refusal names what is wrong |
+//! | `KeyString` | `calls`: the calls of a real dockerd, with the IDs of its pools |
 //!
 //! Not here: `Int2IP2IntConversion`, `PoolDataMarshal` and `SubnetsMarshal` test libnetwork's own data.
 //! `AddSubnets` and `OverlappingRequests` refuse pools that overlap: ours share their addresses, none of

@@ -373,21 +373,6 @@ fn a_requested_address_leaves_the_next_one_where_it_is() {
 }
 
 #[test]
-fn an_end_of_the_subnet_is_refused_by_its_kind() {
-    let sandbox = Sandbox::default();
-    let daemon = start(&sandbox);
-    let pool = daemon.pool("10.9.0.0/24", &json!({}));
-    for (ip, why) in [
-        ("10.9.0.0", "is the network's own address of 10.9.0.0/24"),
-        ("10.9.0.255", "is the broadcast address of 10.9.0.0/24"),
-    ] {
-        let body = json!({"PoolID": pool, "Address": ip});
-        let refused = daemon.err("/IpamDriver.RequestAddress", &body);
-        assert!(refused.contains(why), "{refused}");
-    }
-}
-
-#[test]
 fn addresses_are_remembered_over_sigkill() {
     let sandbox = Sandbox::default();
     let daemon = start(&sandbox);

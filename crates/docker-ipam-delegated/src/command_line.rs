@@ -62,7 +62,7 @@ pub(crate) struct CommandLine {
 }
 
 impl CommandLine {
-    /// The folder of the chains' records of networks without a network configuration.
+    /// The folder of the chains' records.
     pub(crate) fn records(&self) -> PathBuf {
         self.state_dir.join(RECORDS)
     }

@@ -9,8 +9,7 @@ use ipam::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
-/// The folder below the daemon's state folder with the records of addresses of networks without a
-/// network configuration.
+/// The folder below the daemon's state folder with the records of addresses.
 pub const RECORDS: &str = "records";
 
 /// The folder below the daemon's state folder with the records of endpoints.

@@ -94,12 +94,17 @@ impl TryFrom<String> for Subnet {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        if text.is_empty() {
-            return Ok(Self(None));
-        }
-        let subnet = read_subnet(&text);
-        Ok(Self(Some(subnet.ok_or(format!("{text:?} is no subnet"))?)))
+        value(&text, read_subnet, "subnet").map(Self)
     }
+}
+
+/// The value of a text; `None` for an empty one.
+fn value<T>(text: &str, read: fn(&str) -> Option<T>, kind: &str) -> Result<Option<T>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let value = read(text).ok_or_else(|| format!("{text:?} is no {kind}"));
+    value.map(Some)
 }
 
 fn read_subnet(text: &str) -> Option<IpNet> {
@@ -123,11 +128,8 @@ impl TryFrom<String> for Address {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        if text.is_empty() {
-            return Ok(Self(None));
-        }
-        let ip = read_address(text.split('/').next().unwrap_or_default());
-        Ok(Self(Some(ip.ok_or(format!("{text:?} is no address"))?)))
+        let without_prefix = |text: &str| read_address(text.split('/').next()?);
+        value(&text, without_prefix, "address").map(Self)
     }
 }
 

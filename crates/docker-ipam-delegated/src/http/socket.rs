@@ -35,9 +35,7 @@ impl Socket {
         }
         make(path).with_context(|| format!("{}", path.display()))
     }
-}
 
-impl Socket {
     /// Removes the file, if the daemon made it; false if it didn't.
     pub(crate) fn remove_file(&mut self) -> bool {
         let Some(path) = self.made.take() else {

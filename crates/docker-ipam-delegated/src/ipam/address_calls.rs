@@ -180,7 +180,7 @@ impl IpamDriver {
             // Only a file has it: its record is lost, or can't be read.
             let file = directory.join(ip.to_string());
             tracing::warn!(file = %file.display(), error = message(&error), "has no record");
-            self.allocations.forget(&new.id);
+            self.allocations.end_release(&new.id, true);
             after = Some(ip);
         }
         let given = new.pool.given.map_or(0, Interval::size);

@@ -208,11 +208,6 @@ impl Allocations {
         self.changed.notify_all();
     }
 
-    /// Forgets an attachment that has nothing.
-    pub(crate) fn forget(&self, id: &ContainerId) {
-        lock(&self.state).remove(id);
-    }
-
     /// The attachments whose release has failed.
     pub(crate) fn unreleased(&self) -> Vec<Arc<Allocation>> {
         let state = lock(&self.state);

@@ -38,7 +38,7 @@ impl IpamDriver {
             allocations: Allocations::default(),
             unread: Mutex::default(),
             due,
-            // A number that no earlier process has had.
+            // Random, so that it differs from those of earlier processes.
             prefix: format!("{PREFIX}{:016x}", fastrand::u64(..)),
             next: AtomicU64::new(0),
         })

@@ -51,18 +51,12 @@ impl IpamDriver {
 
     /// Takes in a record; false if it can't be read.
     fn take_in(&self, record: ListedRecord) -> bool {
-        let ListedRecord {
-            network,
-            attachment,
-            file,
-            content,
-            ..
-        } = record;
-        let id = attachment.container_id;
+        let ListedRecord { network, file, .. } = record;
+        let id = record.attachment.container_id;
         if self.is_of_this_process(id.as_str()) || self.allocations.has(&id) {
             return true;
         }
-        let content = match content {
+        let content = match record.content {
             Ok(content) => content,
             Err(reason) => {
                 tracing::warn!(reason, file = %file.display(), "can't be read; what it holds stays reserved");

@@ -88,13 +88,13 @@ impl PoolRequest {
             }
         };
         let (conflist, options) = facts::of_network(request.options)?;
-        let parsed = conflist.map(|name| {
+        let parse = |name: String| {
             let parsed = name.parse();
             parsed.with_context(|| format!("option conflist={name}"))
-        });
+        };
         Ok(Self {
             subnet,
-            conflist: parsed.transpose()?,
+            conflist: conflist.map(parse).transpose()?,
             options,
             v6: request.v6,
         })
