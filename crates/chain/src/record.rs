@@ -25,7 +25,7 @@ pub use lock::{WhenBusy, with_locked};
 pub use lock_holders::lock_holders;
 pub use namespace::{Namespace, is_namespace};
 pub use own_record::OwnRecord;
-pub use state_dir::state_dir;
+pub use state_dir::{STATE_DIR, state_dir};
 pub use unfinished::{has_unfinished, is_unfinished};
 
 pub(crate) use file::RecordFile;

@@ -66,7 +66,7 @@ impl Settings {
                 return Err(error);
             }
             warn_of_setting(&error);
-            Ok(state_dir::DEFAULT.into())
+            Ok(state_dir::STATE_DIR.into())
         })?;
         Ok(Self {
             delegates,
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(names, ["ipam-ds-ranges", "host-local", "ipam-ds-ranges"]);
         assert_eq!(settings.timeout, None);
         assert_eq!(settings.answer, AnswerMode::Last);
-        assert_eq!(settings.state_dir, PathBuf::from(state_dir::DEFAULT));
+        assert_eq!(settings.state_dir, PathBuf::from(state_dir::STATE_DIR));
     }
 
     #[test]

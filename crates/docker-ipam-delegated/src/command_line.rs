@@ -39,7 +39,7 @@ pub(crate) struct CommandLine {
     )]
     pub(crate) state_dir: PathBuf,
     /// The folder of the reservations of networks that name no configuration.
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/cni/networks")]
+    #[arg(long, value_name = "DIR", default_value = reservations::DATA_DIR)]
     pub(crate) data_dir: PathBuf,
     /// A subnet, and the prefix length of the pools in it, for networks that ask for no
     /// subnet. The first that overlaps neither another pool nor a route of the host is

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
+use chain::record::STATE_DIR;
 use clap::Parser;
+use reservations::DATA_DIR;
 
 /// Installs the plugins of ipam-delegated on a node, and keeps them there.
 ///
@@ -58,10 +60,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) probe: bool,
     /// Folder with reservations, besides those that conflists name; for --uninstall.
-    #[arg(long, default_value = "/var/lib/cni/networks")]
+    #[arg(long, default_value = DATA_DIR)]
     pub(crate) data_dir: PathBuf,
     /// Folder with records, besides those that conflists name.
-    #[arg(long, default_value = "/var/lib/cni/ipam-delegated")]
+    #[arg(long, default_value = STATE_DIR)]
     pub(crate) state_dir: PathBuf,
     /// Folder with `plugins` and `sbin` of a release.
     #[arg(long, default_value = "/")]

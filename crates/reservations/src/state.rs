@@ -1,5 +1,3 @@
-//! State of an address that has a file.
-
 use crate::reservation::Reservation;
 
 /// State of an address that has a file.

@@ -1,5 +1,3 @@
-//! Identity of a file: device and inode.
-
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;

@@ -1,5 +1,3 @@
-//! Deadline of a call.
-
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};

@@ -9,7 +9,7 @@ use crate::record::{
     AttachmentRecord, IfMissing, Line, LockedRecord, Lookup, RecordFile, RecordState, WhenBusy,
     lock,
 };
-use crate::run::steps::{self, FailedDelegate, Step};
+use crate::run::steps::{self, Step};
 use crate::settings;
 
 /// Outcome of the DEL of an attachment.
@@ -93,7 +93,8 @@ impl Chain<'_> {
         }
         let delegates = self.delegates(self.environment_of(attachment, None), file);
         let steps = Step::all(&self.settings.delegates, today);
-        run(attachment, &delegates, versions, &steps, None)
+        let attachment = Some(attachment);
+        steps::errors(&delegates, versions, Command::Del, attachment, &steps, None)
     }
 
     /// Logs that the record can't be used, and that the delegates of today's configuration run.
@@ -145,23 +146,6 @@ pub(super) fn undo_recorded(
         .map(|delegate| Step::recorded(delegate, &config))
         .collect();
     let prev_result = record.answer().or(given).map(ToOwned::to_owned);
-    run(attachment, &delegates, versions, &steps, prev_result)
-}
-
-fn run(
-    attachment: &Attachment,
-    delegates: &Delegates<'_, '_>,
-    versions: &mut CommonVersions,
-    steps: &[Step<'_>],
-    prev_result: Option<Box<RawValue>>,
-) -> Vec<Error> {
-    let failed = steps::run(
-        delegates,
-        versions,
-        Command::Del,
-        Some(attachment),
-        steps,
-        prev_result,
-    );
-    failed.into_iter().map(FailedDelegate::into_error).collect()
+    let (del, attachment) = (Command::Del, Some(attachment));
+    steps::errors(&delegates, versions, del, attachment, &steps, prev_result)
 }

@@ -13,7 +13,7 @@ use crate::call::CommonVersions;
 use crate::chain::Chain;
 use crate::chain::del::Undone;
 use crate::record::{AttachmentRecord, IfMissing, Liveness, LockedRecord, Lookup, WhenBusy, lock};
-use crate::run::steps::{self, FailedDelegate, Step};
+use crate::run::steps::{self, Step};
 
 impl Chain<'_> {
     /// GC: undoes each recorded attachment that `cni.dev/valid-attachments` doesn't list,
@@ -38,8 +38,7 @@ impl Chain<'_> {
             };
             let steps = Step::all(&self.settings.delegates, &config);
             let delegates = self.delegates(self.environment.clone(), None);
-            let failed = steps::run(&delegates, versions, Command::Gc, None, &steps, None);
-            let errors = failed.into_iter().map(FailedDelegate::into_error);
+            let errors = steps::errors(&delegates, versions, Command::Gc, None, &steps, None);
             stale.failed.extend(errors);
         }
         Error::all_as_one(stale.unknown.into_iter().chain(stale.failed))

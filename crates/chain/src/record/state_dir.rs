@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use cni::{Environment, Error, NetworkConfig, Object};
 
 /// The default folder of the records.
-pub(crate) const DEFAULT: &str = "/var/lib/cni/ipam-delegated";
+pub const STATE_DIR: &str = "/var/lib/cni/ipam-delegated";
 
 /// Variable that names another default folder of the records.
 const VARIABLE: &str = "IPAM_DELEGATED_STATE_DIR";
@@ -25,7 +25,7 @@ pub(crate) fn of_ipam(environment: &Environment, ipam: &Object) -> Result<PathBu
         return Ok(path);
     }
     match environment.get(VARIABLE).map(PathBuf::from) {
-        None => Ok(DEFAULT.into()),
+        None => Ok(STATE_DIR.into()),
         Some(path) if path.is_absolute() => Ok(path),
         Some(path) => Err(Error::environment(format!(
             "{VARIABLE}: {path:?} is not an absolute path"

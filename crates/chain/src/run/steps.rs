@@ -147,11 +147,24 @@ pub(crate) fn run(
     failed
 }
 
-/// Runs the steps with CHECK, or a command for the whole network, and returns the first error.
+/// As [`run`]; returns the errors of the failed delegates.
+pub(crate) fn errors(
+    delegates: &Delegates<'_, '_>,
+    versions: &mut CommonVersions,
+    command: Command,
+    attachment: Option<&Attachment>,
+    steps: &[Step<'_>],
+    prev_result: Option<Box<RawValue>>,
+) -> Vec<Error> {
+    let failed = run(delegates, versions, command, attachment, steps, prev_result);
+    failed.into_iter().map(FailedDelegate::into_error).collect()
+}
+
+/// Runs the steps with CHECK, or a command for the whole network.
 ///
 /// # Errors
 ///
-/// The failed delegate's.
+/// All failures as one.
 pub(crate) fn run_as_one(
     delegates: &Delegates<'_, '_>,
     command: Command,
@@ -159,8 +172,8 @@ pub(crate) fn run_as_one(
     steps: &[Step<'_>],
 ) -> Result<(), Error> {
     let versions = &mut CommonVersions::default();
-    let failed = run(delegates, versions, command, attachment, steps, None);
-    Error::all_as_one(failed.into_iter().map(FailedDelegate::into_error))
+    let errors = errors(delegates, versions, command, attachment, steps, None);
+    Error::all_as_one(errors)
 }
 
 /// The error of a failed step; `None` if the failure may be passed over, which is

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf, absolute};
 use std::slice::from_ref;
 
+use chain::record::STATE_DIR;
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use reservations::DATA_DIR;
@@ -11,7 +12,6 @@ use crate::release::quoted;
 
 /// Defaults of the folders.
 const CONF_DIR: &str = "/etc/cni/net.d";
-const STATE_DIR: &str = "/var/lib/cni/ipam-delegated";
 const DOCKER_STATE_DIR: &str = "/var/lib/cni/docker-ipam-delegated";
 
 /// Folders, or a cluster.
