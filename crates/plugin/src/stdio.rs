@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use cni::Cancellation;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,16 +17,10 @@ const MOST_STDIN: usize = 16 << 20;
 const CHUNK: usize = 4096;
 
 /// Interval in which a signal is noticed while the caller doesn't read stdout.
-const SIGNAL_INTERVAL: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 100_000_000,
-};
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Longest wait for a reader of stderr.
-const MOST_FOR_STDERR: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 200_000_000,
-};
+const MOST_FOR_STDERR: Duration = Duration::from_millis(200);
 
 /// True after the wait for the reader of stderr was given up. Further text is dropped.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
@@ -85,8 +80,9 @@ pub fn write_to_stderr(bytes: &[u8]) {
 
 /// Waits at most `at_most` until the descriptor is writable or closed. Returns whether it is. After
 /// a signal, the wait begins again.
-fn wait_writable(fd: impl AsFd, at_most: Timespec) -> io::Result<bool> {
+fn wait_writable(fd: impl AsFd, at_most: Duration) -> io::Result<bool> {
     let mut polled = [PollFd::new(&fd, PollFlags::OUT)];
+    let at_most = Timespec::try_from(at_most).map_err(io::Error::other)?;
     let ready = retry_on_intr(|| poll(&mut polled, Some(&at_most)))?;
     Ok(ready > 0)
 }
