@@ -77,19 +77,19 @@ impl Chain<'_> {
         versions: &mut CommonVersions,
     ) -> Vec<Error> {
         let file = locked.map(|locked| &locked.file);
-        match locked.and_then(|locked| locked.content.as_ref()) {
-            None => {}
-            Some(Err(reason)) => {
+        match locked.map(|locked| (&locked.file, &locked.content)) {
+            Some((_, Some(Err(reason)))) => {
                 if let Err(error) = self.go_on_without_record(attachment, reason) {
                     return vec![error];
                 }
             }
-            Some(Ok(record)) => {
+            Some((file, Some(Ok(record)))) => {
                 let environment = self.environment_of(attachment, Some(record));
-                let delegates = self.delegates(environment, file);
+                let delegates = self.delegates(environment, Some(file));
                 let given = today.raw_prev_result();
                 return undo_recorded(attachment, record, file, given, delegates, versions);
             }
+            Some((_, None)) | None => {}
         }
         let delegates = self.delegates(self.environment_of(attachment, None), file);
         let steps = Step::all(&self.settings.delegates, today);
@@ -120,7 +120,7 @@ impl Chain<'_> {
 pub(super) fn undo_recorded(
     attachment: &Attachment,
     record: &AttachmentRecord,
-    file: Option<&RecordFile>,
+    file: &RecordFile,
     given: Option<&RawValue>,
     mut delegates: Delegates<'_, '_>,
     versions: &mut CommonVersions,
@@ -134,10 +134,9 @@ pub(super) fn undo_recorded(
         Ok(config) => config.without_prev_result().into_owned(),
         Err(damaged) => return vec![damaged],
     };
-    match file {
-        Some(file) if record.state == RecordState::Deleting => file.touch(),
-        Some(file) => file.append(&[Line::deleting()]),
-        None => {}
+    match record.state {
+        RecordState::Deleting => file.touch(),
+        _ => file.append(&[Line::deleting()]),
     }
     let ipam = config.ipam().unwrap_or_default();
     delegates.limits.timeout = settings::timeout_to_release(&ipam);

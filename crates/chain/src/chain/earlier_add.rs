@@ -118,6 +118,6 @@ fn undo(
     let mut delegates = chain.delegates(environment, Some(file));
     delegates.limits.is_bounded = true;
     let versions = &mut CommonVersions::default();
-    let failed = undo_recorded(attachment, record, Some(file), None, delegates, versions);
+    let failed = undo_recorded(attachment, record, file, None, delegates, versions);
     Error::all_as_one(failed).map_err(|error| chain.with_record(attachment, error))
 }
