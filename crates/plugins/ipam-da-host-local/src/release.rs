@@ -20,9 +20,10 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
     let pools = Pools::to_release(config);
     let of_pools = pools.directories(network);
     let named = named_by_call(&of_pools, network);
-    let all = match of_pools.is_empty() {
-        true => data_dir.names()?.into_iter().collect(),
-        false => of_pools,
+    let all = if of_pools.is_empty() {
+        data_dir.names()?.into_iter().collect()
+    } else {
+        of_pools
     };
     let holder = Holder {
         attachment,
