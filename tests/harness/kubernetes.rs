@@ -22,7 +22,7 @@ use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::waiting::wait_within;
@@ -306,6 +306,17 @@ impl KubernetesCluster {
         self.sh(&format!("kubectl apply -f {}", file.display()));
     }
 
+    /// Applies several objects.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::apply`].
+    #[track_caller]
+    pub fn apply_all(&self, items: &[Value]) {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+        self.apply(&list.to_string());
+    }
+
     /// Creates a namespace, and waits until pods can be created in it.
     pub fn make_namespace(&self, name: &str) {
         self.sh(&format!("kubectl create namespace {name}"));
@@ -336,29 +347,27 @@ impl KubernetesCluster {
         self.wait_for("all nodes are ready", || self.ready_nodes() == NODES);
     }
 
-    /// Waits until `holds` is true; returns the time that it took.
+    /// Waits until `holds` is true.
     ///
     /// # Panics
     ///
     /// If it stays false for too long. The message has the cluster's state.
     #[track_caller]
-    pub fn wait_for(&self, what: &str, holds: impl Fn() -> bool) -> Duration {
-        self.wait_for_none(what, || if holds() { Vec::new() } else { vec!["no"] })
+    pub fn wait_for(&self, what: &str, holds: impl Fn() -> bool) {
+        self.wait_for_none(what, || if holds() { Vec::new() } else { vec!["no"] });
     }
 
-    /// Waits until `missing` is empty; returns the time that it took.
+    /// Waits until `missing` is empty.
     ///
     /// # Panics
     ///
     /// If it stays so for too long. The message has its items and the cluster's state.
     #[track_caller]
-    pub fn wait_for_none<T: Debug>(&self, what: &str, missing: impl Fn() -> Vec<T>) -> Duration {
-        let started = Instant::now();
+    pub fn wait_for_none<T: Debug>(&self, what: &str, missing: impl Fn() -> Vec<T>) {
         if !wait_within(PATIENCE, || missing().is_empty()) {
             let (missing, state) = (missing(), self.state());
             panic!("it didn't come within {PATIENCE:?}: {what}: {missing:#?}\n{state}");
         }
-        started.elapsed()
     }
 
     /// State of the cluster for a failure message.

@@ -43,18 +43,18 @@ pub(super) fn install_multus(cluster: &KubernetesCluster) {
     cluster.wait_for_ready_nodes();
 }
 
+/// A network of Multus with this configuration.
+pub(super) fn network(namespace: &str, name: &str, config: &str) -> Value {
+    json!({"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+        "metadata": {"name": name, "namespace": namespace}, "spec": {"config": config}})
+}
+
 /// Defines pool and network of the page, with the endpoint of the cluster's etcd.
 fn define_the_cluster_pool(cluster: &KubernetesCluster) {
     let [_, pools, config]: [String; 3] = blocks(&document("docs/cluster.md"), "json")
         .try_into()
         .unwrap();
-    let definition = json!({
-        "apiVersion": "k8s.cni.cncf.io/v1",
-        "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": "lan", "namespace": "shop"},
-        "spec": {"config": config},
-    });
-    cluster.apply(&definition.to_string());
+    cluster.apply(&network("shop", "lan", &config).to_string());
     let settings = json!({"endpoints": [cluster.etcd()]});
     for node in cluster.nodes() {
         fs::write(node.path("/etc/cni/ipam-etcd.json"), settings.to_string()).unwrap();

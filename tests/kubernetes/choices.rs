@@ -3,7 +3,7 @@
 use harness::{KubernetesCluster, NODES, claim, workload};
 use serde_json::{Value, json};
 
-use super::behind_multus::{attached, second_address, start};
+use super::behind_multus::{self, attached, second_address, start};
 use super::dhcp::connect_a_machine;
 use super::one_pool::held;
 
@@ -14,16 +14,16 @@ fn network(name: &str, ipam: &Value) -> Value {
             "kubernetes": {"kubeconfig": "/etc/cni/net.d/ipam-delegated.kubeconfig"}}});
     let keys = ipam.as_object().unwrap().clone();
     config["ipam"].as_object_mut().unwrap().extend(keys);
-    json!({"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": name}, "spec": {"config": config.to_string()}})
+    behind_multus::network("default", name, &config.to_string())
 }
 
-fn pool(name: &str, spec: &Value) -> Value {
+/// A pool of the cluster.
+pub(super) fn pool(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "ipam-delegated.io/v1", "kind": "Pool", "metadata": {"name": name}, "spec": spec})
 }
 
 /// Pools and networks: `chosen` by rules, and `probed` with one address.
-fn definitions() -> Value {
+fn definitions() -> [Value; 9] {
     let slice = |third: u8, last: u8| {
         json!({"subnet": format!("10.50.{third}.0/24"),
             "rangeStart": format!("10.50.{third}.10"), "rangeEnd": format!("10.50.{third}.{last}")})
@@ -40,7 +40,7 @@ fn definitions() -> Value {
     let delegates = ["ipam-df-kubernetes", "ipam-ds-rules", "ipam-da-kubernetes"];
     let probed = json!({"delegates": ["ipam-ds-static", "ipam-da-kubernetes", "ipam-dc-probe"],
         "pools": [{"name": "wire"}]});
-    let items = [
+    [
         pool("db", &slice(1, 40)),
         pool(
             "link",
@@ -56,8 +56,7 @@ fn definitions() -> Value {
             &json!({"delegates": delegates, "pools": pools, "rules": rules}),
         ),
         network("probed", &probed),
-    ];
-    json!({"apiVersion": "v1", "kind": "List", "items": items})
+    ]
 }
 
 /// A pod of `chosen` with a label.
@@ -93,7 +92,7 @@ pub(super) fn by_facts_and_probe(cluster: &KubernetesCluster) {
     cluster.sh(
         "kubectl apply -k ../kubernetes-cluster-pool/facts; kubectl label namespace shop tier=data",
     );
-    cluster.apply(&definitions().to_string());
+    cluster.apply_all(&definitions());
     connect_a_machine(cluster, "printer", "10.50.7.10/24");
     for (name, node) in ["x", "y"].into_iter().zip(NODES) {
         start(cluster, name, node, "default/probed");
@@ -104,7 +103,7 @@ pub(super) fn by_facts_and_probe(cluster: &KubernetesCluster) {
         pods.push(labelled(&format!("node-{number}"), node, "by", "node"));
         pods.push(labelled(&format!("shop-{number}"), node, "app", "shop"));
     }
-    cluster.apply(&json!({"apiVersion": "v1", "kind": "List", "items": pods}).to_string());
+    cluster.apply_all(&pods);
 
     claim("replicas have the addresses of their numbers, and keep them");
     let replicas = ["db-0", "db-1", "db-2"];

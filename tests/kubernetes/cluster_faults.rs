@@ -7,7 +7,8 @@ use std::time::Duration;
 use harness::{KubernetesCluster, NODES, claim};
 use serde_json::{Value, json};
 
-use super::behind_multus::{attached, second_address, second_addresses, start};
+use super::behind_multus::{attached, network, second_address, second_addresses, start};
+use super::choices::pool;
 use super::one_pool::held;
 
 /// The addresses that these pods have in the API.
@@ -29,12 +30,8 @@ pub(super) fn an_interface_has_addresses_of_both_families(cluster: &KubernetesCl
     let mut config: Value = serde_json::from_str(&lan).unwrap();
     config["name"] = json!("both");
     config["plugins"][0]["ipam"]["pools"] = json!([{"name": "lan"}, {"name": "lan6"}]);
-    let pool = json!({"apiVersion": "ipam-delegated.io/v1", "kind": "Pool",
-        "metadata": {"name": "lan6"}, "spec": {"subnet": "fd40::/64"}});
-    let network = json!({"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": "both"}, "spec": {"config": config.to_string()}});
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": [pool, network]});
-    cluster.apply(&list.to_string());
+    let network = network("default", "both", &config.to_string());
+    cluster.apply_all(&[pool("lan6", &json!({"subnet": "fd40::/64"})), network]);
     let pods = ["r", "s"];
     for (pod, node) in pods.into_iter().zip(NODES) {
         start(cluster, pod, node, "default/both");

@@ -61,8 +61,7 @@ fn is_installed(cluster: &KubernetesCluster) -> bool {
 
 fn wait(cluster: &KubernetesCluster, what: &str, holds: impl Fn() -> bool) {
     claim(what);
-    let time = cluster.wait_for(what, holds);
-    eprintln!("  after {} ms", time.as_millis());
+    cluster.wait_for(what, holds);
 }
 
 fn starts_a_pod(cluster: &KubernetesCluster, name: &str) {

@@ -22,12 +22,10 @@ fn all_run(cluster: &KubernetesCluster, pods: usize) {
     no_leaks(cluster);
 }
 
-fn delete_pods(cluster: &KubernetesCluster, options: &str) {
-    for namespace in NAMESPACES {
-        cluster.sh(&format!(
-            "kubectl -n {namespace} delete pods --all {options}"
-        ));
-    }
+/// Runs a command of kubectl in all of the namespaces.
+fn in_all(cluster: &KubernetesCluster, command: &str) {
+    let commands = NAMESPACES.map(|namespace| format!("kubectl -n {namespace} {command}"));
+    cluster.sh(&commands.join("\n"));
 }
 
 fn status_reaches_the_node(cluster: &KubernetesCluster) {
@@ -60,40 +58,28 @@ pub(super) fn of_pods(cluster: &mut KubernetesCluster) {
     all_run(cluster, 10);
 
     claim("more than half of them end");
-    for namespace in NAMESPACES {
-        cluster.sh(&format!(
-            "kubectl -n {namespace} scale deployment/web --replicas={PODS}"
-        ));
-    }
+    in_all(cluster, &format!("scale deployment/web --replicas={PODS}"));
     all_run(cluster, PODS);
 
     claim("rolling restarts");
-    for namespace in NAMESPACES {
-        cluster.sh(&format!(
-            "kubectl -n {namespace} rollout restart deployment/web"
-        ));
-    }
-    for namespace in NAMESPACES {
-        cluster.sh(&format!(
-            "kubectl -n {namespace} rollout status deployment/web"
-        ));
-    }
+    in_all(cluster, "rollout restart deployment/web");
+    in_all(cluster, "rollout status deployment/web");
     all_run(cluster, PODS);
 
     claim("the container runtime is killed while pods are replaced");
-    delete_pods(&cluster, "--wait=false");
+    in_all(cluster, "delete pods --all --wait=false");
     cluster.node(0).kill("runtime");
     cluster.node_mut(0).start_runtime();
     all_run(cluster, PODS);
 
     claim("the kubelet is killed while pods are replaced");
-    delete_pods(&cluster, "--wait=false");
+    in_all(cluster, "delete pods --all --wait=false");
     cluster.node(0).kill("kubelet");
     cluster.node_mut(0).start_kubelet();
     all_run(cluster, PODS);
 
     claim("pods are deleted by force");
-    delete_pods(&cluster, "--force --grace-period=0");
+    in_all(cluster, "delete pods --all --force --grace-period=0");
     all_run(cluster, PODS);
 
     claim("a node with pods loses its power, and boots");
@@ -103,11 +89,10 @@ pub(super) fn of_pods(cluster: &mut KubernetesCluster) {
     all_run(cluster, PODS);
 
     claim("the pods are deleted");
-    for namespace in NAMESPACES {
-        cluster.sh(&format!(
-            "kubectl delete namespace {namespace} --wait=false"
-        ));
-    }
+    cluster.sh(&format!(
+        "kubectl delete namespaces {} --wait=false",
+        NAMESPACES.join(" ")
+    ));
     for namespace in NAMESPACES {
         cluster.wait_for_pods(namespace, 0);
     }
