@@ -9,7 +9,7 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1::handshake;
 use hyper::header::HOST;
 use hyper_util::rt::TokioIo;
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
 /// The largest answer: a network of Docker's with 60,000 containers has 20 MB.
@@ -19,13 +19,13 @@ const LARGEST: usize = 256 << 20;
 ///
 /// # Errors
 ///
-/// Nobody answers on the socket; the answer is an error, incomplete, or no JSON.
-pub(crate) async fn get(socket: &Path, path: &str) -> Result<Value> {
+/// Nobody answers on the socket; the answer is an error, incomplete, or not such JSON.
+pub(crate) async fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T> {
     let answer = answer(socket, path).await;
     answer.with_context(|| format!("{}: {path}", socket.display()))
 }
 
-async fn answer(socket: &Path, path: &str) -> Result<Value> {
+async fn answer<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T> {
     let stream = UnixStream::connect(socket).await?;
     let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
@@ -46,6 +46,7 @@ async fn answer(socket: &Path, path: &str) -> Result<Value> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::UnixListener;
 

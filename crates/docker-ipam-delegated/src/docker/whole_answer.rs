@@ -10,12 +10,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use docker_records::records::Purpose;
 use ipam::IpNet;
-use serde::de::DeserializeOwned;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 use crate::docker::answers::{Endpoint, Listed, Network, Running};
-use crate::docker::api::get as get_json;
+use crate::docker::api::get;
 
 /// Docker's own IPAM drivers. Under which name Docker knows this daemon, the daemon can't be sure:
 /// that of its socket, or of a file in `/etc/docker/plugins`.
@@ -132,11 +131,6 @@ impl WholeAnswer {
     pub(crate) fn has_lost_network(&self, id: &str) -> bool {
         !self.network_ids.contains(id)
     }
-}
-
-async fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T> {
-    let answer = get_json(socket, path).await?;
-    serde_json::from_value(answer).with_context(|| format!("{}: {path}", socket.display()))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use chain::{Execution, OwnRecord};
@@ -132,8 +132,7 @@ impl NetworkDriver {
         let names = names_in(&self.path).unwrap_or_default().into_iter();
         let is_old = |name: &String| {
             let changed = std::fs::metadata(self.path.join(name)).and_then(|file| file.modified());
-            let changed = changed.ok();
-            let since = changed.and_then(|time| SystemTime::now().duration_since(time).ok());
+            let since = changed.ok().and_then(|time| time.elapsed().ok());
             since.is_some_and(|since| since >= age)
         };
         let old = names.filter(is_old);

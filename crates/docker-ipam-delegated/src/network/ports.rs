@@ -75,14 +75,9 @@ fn is_same(one: &PortMapping, other: &PortMapping) -> bool {
 }
 
 fn mapping(binding: PortBinding) -> Result<PortMapping> {
-    let PortBinding {
-        proto,
-        port,
-        host_ip,
-        host_port,
-        host_port_end,
-    } = binding;
-    let protocol = match proto {
+    let (port, host_port) = (binding.port, binding.host_port);
+    let host_port_end = binding.host_port_end;
+    let protocol = match binding.proto {
         6 => "tcp",
         17 => "udp",
         132 => "sctp",
@@ -102,7 +97,7 @@ fn mapping(binding: PortBinding) -> Result<PortMapping> {
         host_port,
         container_port: port,
         protocol: protocol.to_owned(),
-        host_ip,
+        host_ip: binding.host_ip,
     })
 }
 
