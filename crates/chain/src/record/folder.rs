@@ -53,15 +53,17 @@ impl Records {
     /// An I/O error: it is unknown whether there is a record.
     pub(crate) fn create(&self, attachment: &Attachment) -> io::Result<Lookup<RecordFile>> {
         let name = name(attachment);
-        for _ in 0..MOST_RACES {
+        let mut races = 0..MOST_RACES;
+        loop {
             let made = StateFolder::create(&self.folder).and_then(|folder| {
                 let file = folder.create_file(&name, Journal::ACCESS)?;
                 Ok(RecordFile::new(folder, name.clone(), Journal::new(file)))
             });
             match made {
                 Ok(file) => return Ok(Lookup::Found(file)),
-                // A call that removes the last record removes the folder, too.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // A call that removes the last record removes the folder, too. Where no folder can be
+                // made, as in /proc, the error may be the same.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && races.next().is_some() => {}
                 Err(error) => {
                     return Ok(match self.open(attachment)? {
                         Lookup::Missing => Lookup::Unusable(error),
@@ -70,7 +72,6 @@ impl Records {
                 }
             }
         }
-        Err(io::Error::other("its folder is removed again and again"))
     }
 
     /// Opens the file of a record without waiting for its lock.
@@ -288,6 +289,14 @@ mod tests {
         std::os::unix::fs::symlink("/nowhere/b", root.path().join("a")).unwrap();
         assert!(missing.open(&attachment()).is_err() && missing.create(&attachment()).is_err());
         assert!(missing.verify().is_err() && missing.attachments().is_err());
+    }
+
+    #[test]
+    fn a_folder_that_can_not_be_made_has_no_record() {
+        let in_proc = records(Path::new("/proc/records"));
+        let made = in_proc.create(&attachment());
+        assert!(matches!(made, Ok(Lookup::Unusable(_))));
+        assert!(in_proc.verify().is_ok());
     }
 
     #[test]
