@@ -4,31 +4,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use cluster::{Engine, Held, Inventory, Node, Store as _};
-use cni::{DelegateName, NetworkName, Object};
+use cluster::{Engine, Held, Inventory, Node, Store as _, StoreError, until_answered};
+use cni::{NetworkName, Object};
 use conflist::Problem;
 use kubernetes::Kubernetes;
 use serde_json::json;
 
 use crate::Context;
 use crate::arguments::Places;
+use crate::engines::engine_of;
 use crate::network::Network;
 use crate::pools::names_of;
 
 /// The kubeconfig that the manifests let the installer write into the folder of conflists. With Multus,
 /// networks are in Kubernetes' API, and nothing else on a node leads to its cluster.
 const INSTALLED_KUBECONFIG: &str = "ipam-delegated.kubeconfig";
-
-/// The index of the delegate that is an engine's allocator, and the engine.
-pub(crate) fn engine_of(delegates: &[DelegateName]) -> Option<(usize, &'static dyn Engine)> {
-    let engines: [&dyn Engine; 2] = [&etcd::ENGINE, kubernetes::ENGINE];
-    let mut numbered = delegates.iter().enumerate();
-    numbered.find_map(|(at, delegate)| {
-        let mut engines = engines.into_iter();
-        let engine = engines.find(|engine| delegate.as_str() == engine.allocator())?;
-        Some((at, engine))
-    })
-}
 
 /// The section with this kubeconfig.
 pub(crate) fn with_kubeconfig(mut ipam: Object, file: &Path) -> Object {
@@ -186,6 +176,22 @@ impl Cluster {
         let space = space.map_or_else(String::new, |space| format!("/{space}"));
         format!("{}:addresses{space}", self.engine.name())
     }
+}
+
+/// The wanted addresses of a cluster.
+///
+/// # Errors
+///
+/// Those of the store.
+pub(crate) fn addresses(
+    store: &mut dyn Inventory,
+    is_wanted: impl Fn(&Held) -> bool,
+) -> Result<Vec<Held>, StoreError> {
+    until_answered(store, |store| {
+        let mut wanted = Vec::new();
+        store.addresses(&mut |held| wanted.extend(Some(held).filter(&is_wanted)))?;
+        Ok(wanted)
+    })
 }
 
 /// The store in Kubernetes' API by `--kubeconfig`, for what a node has no right to read.

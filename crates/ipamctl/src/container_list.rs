@@ -119,30 +119,6 @@ mod tests {
     use super::*;
     use crate::inventory::{HeldAddress, attachments};
 
-    fn refusal(text: &str, holders: &[&str]) -> Option<String> {
-        let list = ContainerList {
-            ids: parse(text).unwrap(),
-            made: SystemTime::UNIX_EPOCH,
-        };
-        let rows: Vec<HeldAddress> = holders
-            .iter()
-            .map(|&container| HeldAddress {
-                network: Some("n".to_owned()),
-                container: Some(container.to_owned()),
-                ..HeldAddress::default()
-            })
-            .collect();
-        let refused = list.refuse_unlikely(&attachments(&rows));
-        refused.err().map(|error| error.to_string())
-    }
-
-    #[test]
-    fn a_line_that_is_no_id_is_named() {
-        let text = parse("abc\nPOD ID\n").unwrap_err().to_string();
-        assert!(text.contains("line 2") && text.contains("POD ID"), "{text}");
-        assert!(parse(" abc \r\n").unwrap().contains("abc"));
-    }
-
     #[test]
     fn a_list_with_the_beginning_of_an_id_is_refused_and_both_are_named() {
         let whole = "8f3e52c1a0b9d7e6f5c4b3a29180706";
@@ -176,15 +152,5 @@ mod tests {
                 "{text}"
             );
         }
-    }
-
-    #[test]
-    fn a_list_that_is_empty_or_names_nothing_that_is_there_is_refused() {
-        for list in [" \n\n", "8f3e", "web-1\nweb-2"] {
-            let refused = refusal(list, &["8f3e52c1"]).unwrap();
-            assert!(refused.contains("--yes"), "{refused}");
-        }
-        assert_eq!(refusal("8f3e52c1\nother", &["8f3e52c1", "x"]), None);
-        assert_eq!(refusal("8f3e52c1", &[]), None);
     }
 }

@@ -11,8 +11,8 @@ use crate::arguments::ListArguments;
 use crate::container_list::ContainerList;
 use crate::inventory::{HeldState, Inventory, NetworkAttachment};
 use crate::node::Node;
-use crate::output::joined;
 use crate::output::times::rounded;
+use crate::output::{joined, or};
 
 /// A proof that nobody will release an attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,13 +61,24 @@ impl Judgement {
     pub(crate) fn of_gone_owner() -> Self {
         let mut judgement = Self::default();
         let text = "its owner's object is gone, and no pod names it";
-        judgement.add("owner-gone", text.to_owned());
+        judgement.add("owner-gone", text);
         judgement
     }
 
-    fn add(&mut self, key: &'static str, text: String) {
+    fn add(&mut self, key: &'static str, text: impl Into<String>) {
+        let text = text.into();
         self.proofs.push(Proof { key, text });
     }
+}
+
+/// What a record and a network namespace say of an attachment.
+enum Life {
+    /// A reason to keep it.
+    Kept(Keep),
+    /// Its network namespace is gone, by this proof.
+    Gone(String),
+    /// Nothing: the list, or a call that has begun, decides.
+    Unjudged,
 }
 
 pub(crate) struct Judge<'a> {
@@ -121,27 +132,16 @@ impl<'a> Judge<'a> {
     }
 
     pub(crate) fn judge(&self, attachment: &NetworkAttachment<'_>) -> Judgement {
-        let mut judgement = Judgement::default();
         let Some(container) = attachment.container else {
-            let mut addresses = attachment.addresses.iter();
-            if let Some(owner) = attachment.owner() {
-                judgement.keep = Some(Keep::InUse(format!("it is {owner}'s")));
-            } else if addresses.any(|held| held.state == HeldState::Torn) {
-                let text = "its file is cut off, and names nobody";
-                judgement.add("torn", text.to_owned());
-            } else {
-                let reason = "it can't be read".to_owned();
-                judgement.keep = Some(Keep::Unknown(reason));
-            }
-            return judgement;
+            return of_nobody(attachment);
         };
+        let mut judgement = Judgement::default();
         if attachment.is_leftover() {
             let text = "the record of its attachment has other addresses; another plugin of the \
                         conflist may hold it";
-            judgement.add("other-addresses", text.to_owned());
+            judgement.add("other-addresses", text);
             return judgement;
         }
-        let is_dockers = attachment.is_dockers();
         let is_pending = attachment.record.is_some_and(chain::is_unfinished);
         if is_pending {
             let call = match attachment.content().map(|record| record.state) {
@@ -150,23 +150,24 @@ impl<'a> Judge<'a> {
             };
             judgement.add("pending", format!("{call} has begun, and not ended"));
         }
-        let valid = self.valid.filter(|_| !is_dockers);
+        let valid = self.valid.filter(|_| !attachment.is_dockers());
         let is_listed = valid.map(|list| list.contains(container));
         if is_listed == Some(false) {
-            judgement.add("not-valid", "not among the valid containers".to_owned());
+            judgement.add("not-valid", "not among the valid containers");
         }
-        judgement.keep = not_ours(attachment);
-        // A valid container may have been restarted with another namespace, and what has begun to
-        // end isn't in use.
-        if judgement.keep.is_none() && !is_pending && is_listed != Some(true) {
-            judgement.keep = if is_dockers {
-                Some(dockers(attachment))
-            } else {
-                self.judge_namespace(attachment, &mut judgement)
-            };
+        let life = match not_ours(attachment) {
+            Some(keep) => Life::Kept(keep),
+            // A valid container may have been restarted with another namespace, and what has begun to
+            // end isn't in use.
+            None if is_pending || is_listed == Some(true) => Life::Unjudged,
+            None => self.life(attachment),
+        };
+        let is_gone = matches!(life, Life::Gone(_));
+        match life {
+            Life::Kept(keep) => judgement.keep = Some(keep),
+            Life::Gone(text) => judgement.add("netns-gone", text),
+            Life::Unjudged => {}
         }
-        let mut proofs = judgement.proofs.iter();
-        let is_gone = proofs.any(|proof| proof.key == "netns-gone");
         if judgement.keep.is_none() && is_listed == Some(false) {
             let too_young = self.too_young(attachment.last_change(), is_gone);
             judgement.keep = too_young.map(Keep::InUse);
@@ -178,31 +179,34 @@ impl<'a> Judge<'a> {
         judgement
     }
 
-    /// Adds the proof that the network namespace is gone; or returns the reason to keep it.
-    fn judge_namespace(
-        &self,
-        attachment: &NetworkAttachment<'_>,
-        judgement: &mut Judgement,
-    ) -> Option<Keep> {
-        let network = attachment.network;
+    /// Whether it is alive, by its record and its network namespace; what they don't prove, the list
+    /// decides.
+    fn life(&self, attachment: &NetworkAttachment<'_>) -> Life {
+        let has_list = self.valid.is_some();
         let unknown = match attachment.record.map(|record| &record.content) {
+            // Only the daemon can ask which of Docker's containers has an address.
+            Some(Ok(_)) if attachment.is_dockers() => {
+                return Life::Kept(Keep::InUse("docker-ipam-delegated asks Docker".to_owned()));
+            }
+            _ if attachment.is_dockers() => "Docker's, without a usable record".to_owned(),
             Some(Ok(content)) => match content.liveness() {
-                Liveness::Gone(text) => {
-                    judgement.add("netns-gone", text);
-                    return None;
-                }
-                Liveness::Alive(reason) => return Some(Keep::Alive(reason)),
-                // The list decides.
-                Liveness::LetGo(_) | Liveness::Unproven(_) if self.valid.is_some() => return None,
-                Liveness::LetGo(reason) => return Some(Keep::InUse(reason)),
+                Liveness::Gone(text) => return Life::Gone(text),
+                Liveness::Alive(reason) => return Life::Kept(Keep::Alive(reason)),
+                Liveness::LetGo(_) | Liveness::Unproven(_) if has_list => return Life::Unjudged,
+                Liveness::LetGo(reason) => return Life::Kept(Keep::InUse(reason)),
                 Liveness::Unproven(reason) | Liveness::Unknown(reason) => reason,
             },
             Some(Err(reason)) => format!("its record: {reason}"),
-            // The list is all that there is.
-            None if self.valid.is_some() => self.inventory.may_have_a_record(self.node, network)?,
+            None if has_list => {
+                let network = attachment.network;
+                match self.inventory.may_have_a_record(self.node, network) {
+                    Some(reason) => reason,
+                    None => return Life::Unjudged,
+                }
+            }
             None => "no record, no netns to look at".to_owned(),
         };
-        Some(Keep::Unknown(unknown))
+        Life::Kept(Keep::Unknown(unknown))
     }
 
     /// The reason to keep something that changed at this time: no list may have it yet. A time in the
@@ -220,6 +224,20 @@ impl<'a> Judge<'a> {
     }
 }
 
+/// The judgement of a reservation that names no container.
+fn of_nobody(attachment: &NetworkAttachment<'_>) -> Judgement {
+    let mut judgement = Judgement::default();
+    let mut addresses = attachment.addresses.iter();
+    if let Some(owner) = attachment.owner() {
+        judgement.keep = Some(Keep::InUse(format!("it is {owner}'s")));
+    } else if addresses.any(|held| held.state == HeldState::Torn) {
+        judgement.add("torn", "its file is cut off, and names nobody");
+    } else {
+        judgement.keep = Some(Keep::Unknown("it can't be read".to_owned()));
+    }
+    judgement
+}
+
 /// The reason to leave it to somebody else.
 fn not_ours(attachment: &NetworkAttachment<'_>) -> Option<Keep> {
     let mut stored = attachment.addresses.iter();
@@ -233,14 +251,6 @@ fn not_ours(attachment: &NetworkAttachment<'_>) -> Option<Keep> {
     unknown.map(Keep::Unknown).or(in_use)
 }
 
-/// Only the daemon can ask which of Docker's containers has an address.
-fn dockers(attachment: &NetworkAttachment<'_>) -> Keep {
-    match attachment.content() {
-        None => Keep::Unknown("Docker's, without a usable record".to_owned()),
-        Some(_) => Keep::InUse("docker-ipam-delegated asks Docker".to_owned()),
-    }
-}
-
 /// The processes that hold the lock of a record, as a reason to keep it; `None` if it is free.
 fn lock_holders(record: &ListedRecord) -> Option<String> {
     match chain::record::is_locked(&record.file) {
@@ -251,9 +261,7 @@ fn lock_holders(record: &ListedRecord) -> Option<String> {
     let found = File::open(&record.file).and_then(|file| chain::lock_holders(&file));
     let processes = found.into_iter().flatten();
     let named = processes.map(|process| format!("process {process}"));
-    let holders = match joined(named, ", ") {
-        none if none.is_empty() => "a process that can't be seen from here".to_owned(),
-        holders => holders,
-    };
+    let unseen = "a process that can't be seen from here";
+    let holders = or(joined(named, ", "), unseen);
     Some(format!("its lock is held by {holders}"))
 }

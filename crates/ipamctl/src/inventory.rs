@@ -20,8 +20,8 @@ use chain::record::{ListedRecord, networks, records};
 use conflist::{Problem, readable};
 use reservations::view::{directories, list};
 
-use crate::Context;
 use crate::clusters::Cluster;
+use crate::network::Network;
 use crate::node::Node;
 use crate::output::warn;
 use crate::pools::KnownPools;
@@ -68,13 +68,18 @@ pub(crate) struct Inventory {
 impl Inventory {
     /// Reads the reservations, the records and the cluster's addresses, and names on stderr what
     /// can't be read. With a kubeconfig, only its cluster is read, of all nodes.
-    pub(crate) fn read(context: &Context<'_>, node: &Node, nodes: Nodes) -> Self {
+    pub(crate) fn read(node: &Node, nodes: Nodes) -> Self {
         let mut inventory = Self::default();
-        if let Some(file) = &context.places.kubeconfig {
-            let cluster = Cluster::of_kubeconfig(file);
-            inventory.read_clusters(&[cluster], nodes);
-        } else {
-            inventory.read_node(context, node, nodes);
+        let clusters = match &node.places.kubeconfig {
+            Some(file) => vec![Cluster::of_kubeconfig(file)],
+            None => inventory.read_node(node),
+        };
+        for cluster in &clusters {
+            if let Err(error) = inventory.read_cluster(cluster, nodes) {
+                let place = cluster.place(None);
+                let problem = Problem::new(place.as_ref(), format!("{error:#}"));
+                inventory.problems.push(problem);
+            }
         }
         inventory.join(node);
         inventory.problems.iter().for_each(warn);
@@ -86,10 +91,10 @@ impl Inventory {
         inventory
     }
 
-    fn read_node(&mut self, context: &Context<'_>, node: &Node, nodes: Nodes) {
+    /// Reads the files of this node; returns the clusters that they lead to.
+    fn read_node(&mut self, node: &Node) -> Vec<Arc<Cluster>> {
         self.read_records(node);
         let unconfigured = node.unconfigured(&self.records, &mut self.problems);
-        let networks = || node.networks.iter().chain(&unconfigured);
         for network in &node.networks {
             self.pools.add_configured(network, &node.environment);
         }
@@ -102,39 +107,17 @@ impl Inventory {
                 self.pools.add_configured(network, &node.environment);
             }
         }
-        let with_files = networks().filter(|network| network.keeps_files());
-        let configured = with_files.map(|network| network.data_dir.as_path());
-        let data_dirs: BTreeSet<&Path> = configured.chain([&*context.places.data_dir]).collect();
-        let data_dirs = data_dirs.into_iter();
-        data_dirs.for_each(|data_dir| self.read_data_dir(data_dir));
-        let clusters = Cluster::of(networks(), context.places, &mut self.problems);
-        self.read_clusters(&clusters, nodes);
-    }
-
-    fn read_clusters(&mut self, clusters: &[Arc<Cluster>], nodes: Nodes) {
-        for cluster in clusters {
-            if let Err(error) = self.read_cluster(cluster, nodes) {
-                let place = cluster.place(None);
-                let problem = Problem::new(place.as_ref(), format!("{error:#}"));
-                self.problems.push(problem);
-            }
-        }
+        let networks = || node.networks.iter().chain(&unconfigured);
+        self.read_data_dirs(node, networks(), BTreeSet::new());
+        Cluster::of(networks(), &node.places, &mut self.problems)
     }
 
     /// Reads the reservations and the records of this node, also in the folders that only records
     /// name.
     pub(crate) fn of_files(node: &Node) -> Self {
-        let mut inventory = Self::default();
-        inventory.read_records(node);
-        let networks = node.networks.iter();
-        let with_files = networks.filter(|network| network.keeps_files());
-        let mut data_dirs: BTreeSet<PathBuf> =
-            with_files.map(|network| network.data_dir.clone()).collect();
-        data_dirs.insert(node.places.data_dir.clone());
-        data_dirs.extend(node.recorded_data_dirs(&inventory.records));
-        for data_dir in &data_dirs {
-            inventory.read_data_dir(data_dir);
-        }
+        let mut inventory = Self::of_records(node);
+        let recorded = node.recorded_data_dirs(&inventory.records);
+        inventory.read_data_dirs(node, &node.networks, recorded);
         inventory.join(node);
         inventory
     }
@@ -151,11 +134,9 @@ impl Inventory {
             for network in self.known(&state_dir, networks(&state_dir)) {
                 let folder = state_dir.join(network.as_str());
                 let read = self.known(&folder, records(&state_dir, &network));
-                let is_endpoint = |record: &Arc<ListedRecord>| {
-                    let content = record.content.as_ref();
-                    content.map_or(state_dir == node.endpoints(), |content| {
-                        content.is_undone_by_caller
-                    })
+                let is_endpoint = |record: &Arc<ListedRecord>| match record.usable() {
+                    Some(content) => content.is_undone_by_caller,
+                    None => state_dir == node.endpoints(),
                 };
                 let (endpoints, chains): (Vec<_>, Vec<_>) =
                     read.into_iter().map(Arc::new).partition(is_endpoint);
@@ -165,19 +146,30 @@ impl Inventory {
         }
     }
 
-    fn read_data_dir(&mut self, data_dir: &Path) {
-        for name in self.known(data_dir, directories(data_dir)) {
-            let path = data_dir.join(name.as_str());
-            let read = match list(&path) {
-                // Removed meanwhile.
-                Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                read => self.known(&path, read),
-            };
-            let name = name.to_string();
-            let place = Arc::new(Place { path, name });
-            let rows = read.into_iter();
-            let rows = rows.map(|address| HeldAddress::reserved(&place, address));
-            self.held.extend(rows);
+    /// Reads the reservations in the folders of these networks, in the default one and in some more.
+    fn read_data_dirs<'n>(
+        &mut self,
+        node: &Node,
+        networks: impl IntoIterator<Item = &'n Network>,
+        mut data_dirs: BTreeSet<PathBuf>,
+    ) {
+        let with_files = networks.into_iter().filter(|network| network.keeps_files());
+        data_dirs.extend(with_files.map(|network| network.data_dir.clone()));
+        data_dirs.insert(node.places.data_dir.clone());
+        for data_dir in &data_dirs {
+            for name in self.known(data_dir, directories(data_dir)) {
+                let path = data_dir.join(name.as_str());
+                let read = match list(&path) {
+                    // Removed meanwhile.
+                    Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                    read => self.known(&path, read),
+                };
+                let name = name.to_string();
+                let place = Arc::new(Place { path, name });
+                let rows = read.into_iter();
+                let rows = rows.map(|address| HeldAddress::reserved(&place, address));
+                self.held.extend(rows);
+            }
         }
     }
 
@@ -191,15 +183,14 @@ impl Inventory {
 
     /// Completes the rows by records and pools, and adds those of records without a reservation.
     fn join(&mut self, node: &Node) {
-        let mut reserved: HashSet<(String, IpAddr)> = HashSet::new();
-        let by_key = self.records.iter().map(|record| (key(record), record));
-        let by_attachment: HashMap<_, _> = by_key.collect();
-        let mut with_reservation: HashSet<*const ListedRecord> = HashSet::new();
+        let by_attachment = by_attachment(&self.records);
         let leftovers = Leftovers::new(node, &self.records, &self.problems);
         let mut pools: HashMap<&Path, Vec<_>> = HashMap::new();
         for pool in &self.pools.all {
             pools.entry(&pool.directory).or_default().push(pool);
         }
+        let mut reserved: HashSet<(String, IpAddr)> = HashSet::new();
+        let mut with_reservation: HashSet<&Path> = HashSet::new();
         for row in &mut self.held {
             let (Some(ip), Some(place)) = (row.ip, row.place.clone()) else {
                 continue;
@@ -211,30 +202,22 @@ impl Inventory {
             if row.state.is_taken() {
                 self.taken.entry(place.path.clone()).or_default().push(ip);
             }
-            let Some(network) = &row.network else {
-                continue;
-            };
             // A record has its owner's address.
-            if row.owner.is_none() {
-                reserved.insert((network.clone(), ip));
-            }
+            let network = row.network.clone().filter(|_| row.owner.is_none());
+            reserved.extend(network.map(|network| (network, ip)));
             // Another node's attachment isn't this node's, whatever its name.
-            if row.is_elsewhere {
-                continue;
-            }
-            if let (Some(container), Some(ifname)) = (&row.container, &row.ifname)
-                && let Some(&record) = by_attachment.get(&(&**network, &**container, &**ifname))
-            {
-                if leftovers.has(row, record) {
-                    row.state = HeldState::Leftover;
-                    continue;
+            let own = row.key().filter(|_| !row.is_elsewhere);
+            match own.and_then(|key| by_attachment.get(&key)) {
+                Some(record) if leftovers.has(ip, record) => row.state = HeldState::Leftover,
+                Some(record) => {
+                    with_reservation.insert(&record.file);
+                    row.set_record(record);
                 }
-                with_reservation.insert(Arc::as_ptr(record));
-                row.set_record(record);
+                None => {}
             }
         }
         for record in &self.records {
-            if !with_reservation.contains(&Arc::as_ptr(record)) {
+            if !with_reservation.contains(&*record.file) {
                 // An address that another attachment holds now isn't the record's any more.
                 let network = record.network.as_str();
                 let is_lost = |ip| reserved.contains(&(network.to_owned(), ip));
@@ -250,34 +233,28 @@ impl Inventory {
     /// Adds to the rows of an attachment that it is an endpoint of Docker's. One without rows gets
     /// those of its own record, unless Docker's address driver has them.
     fn join_endpoints(&mut self) {
-        let keys = self.endpoints.iter().map(|record| (key(record), record));
-        let by_attachment: HashMap<_, _> = keys.collect();
-        let mut with_rows: HashSet<*const ListedRecord> = HashSet::new();
+        let by_attachment = by_attachment(&self.endpoints);
+        let mut with_rows: HashSet<&Path> = HashSet::new();
         let mut of_docker: HashSet<IpAddr> = HashSet::new();
         for row in &mut self.held {
-            let content = row
-                .record
-                .as_ref()
-                .and_then(|record| record.content.as_ref().ok());
+            let content = row.record.as_ref().and_then(|record| record.usable());
             if content.is_some_and(|content| !content.caller_lines.is_empty()) {
                 of_docker.extend(row.ip);
             }
-            if let (Some(network), Some(container), Some(ifname)) =
-                (&row.network, &row.container, &row.ifname)
-                && let Some(&record) = by_attachment.get(&(&**network, &**container, &**ifname))
-            {
-                with_rows.insert(Arc::as_ptr(record));
+            if let Some(&record) = row.key().and_then(|key| by_attachment.get(&key)) {
+                with_rows.insert(&record.file);
                 row.endpoint = Some(Arc::clone(record));
             }
         }
-        let without = |record: &&Arc<ListedRecord>| !with_rows.contains(&Arc::as_ptr(record));
-        for record in self.endpoints.iter().filter(without) {
-            let rows = HeldAddress::recorded(record, |_| false).into_iter();
-            let rows = rows.filter(|row| row.ip.is_none_or(|ip| !of_docker.contains(&ip)));
-            self.held.extend(rows.map(|row| HeldAddress {
-                endpoint: Some(Arc::clone(record)),
-                ..row
-            }));
+        for record in &self.endpoints {
+            if !with_rows.contains(&*record.file) {
+                let rows = HeldAddress::recorded(record, |_| false).into_iter();
+                let rows = rows.filter(|row| row.ip.is_none_or(|ip| !of_docker.contains(&ip)));
+                self.held.extend(rows.map(|row| HeldAddress {
+                    endpoint: Some(Arc::clone(record)),
+                    ..row
+                }));
+            }
         }
     }
 
@@ -349,8 +326,15 @@ impl Inventory {
     }
 }
 
-/// Network, container and interface of a record.
-fn key(record: &ListedRecord) -> (&str, &str, &str) {
+/// The name of an attachment: network, container and interface.
+type Key<'a> = (&'a str, &'a str, &'a str);
+
+/// The attachment of a record.
+fn key(record: &ListedRecord) -> Key<'_> {
     let (container, ifname) = (&record.attachment.container_id, &record.attachment.ifname);
     (record.network.as_str(), container.as_str(), ifname.as_str())
+}
+
+fn by_attachment(records: &[Arc<ListedRecord>]) -> HashMap<Key<'_>, &Arc<ListedRecord>> {
+    records.iter().map(|record| (key(record), record)).collect()
 }

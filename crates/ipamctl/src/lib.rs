@@ -5,6 +5,7 @@ mod check;
 mod clusters;
 mod commands;
 mod container_list;
+mod engines;
 mod evidence;
 mod inventory;
 mod leases;

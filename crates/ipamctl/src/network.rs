@@ -7,7 +7,7 @@ use cni::{DelegateName, Environment, Error, NetworkConfig, NetworkName, Object};
 use conflist::{Conflist, PluginEntry};
 use reservations::DATA_DIR;
 
-use crate::clusters::engine_of;
+use crate::engines::engine_of;
 
 /// The IPAM plugin that runs a chain.
 pub(crate) const CHAIN: &str = "ipam-delegated";
@@ -51,53 +51,44 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// The reason why its configuration can't be used, naming key and value.
+    /// As [`Self::of_plugin`].
     pub(crate) fn of(
         conflist: &Conflist,
         environment: &Environment,
     ) -> Result<Option<Self>, String> {
-        let main = conflist.plugins.iter().find(|plugin| is_ours(plugin));
-        let network = main.map(|main| Self::of_plugin(conflist, main, environment));
-        network.transpose().map_err(|error| error.msg)
+        let first = Self::each_of(conflist, environment).next();
+        first.map(|(_, network)| network).transpose()
     }
 
-    /// The network of each plugin of a conflist with a usable `ipam` section, with the plugin's index.
-    pub(crate) fn each_of(conflist: &Conflist, environment: &Environment) -> Vec<(usize, Self)> {
-        let plugins = conflist.plugins.iter().enumerate();
-        let of_ours = plugins.filter(|(_, plugin)| is_ours(plugin));
-        let read = |(i, plugin)| Some((i, Self::of_plugin(conflist, plugin, environment).ok()?));
-        of_ours.filter_map(read).collect()
-    }
-
-    fn of_plugin(
+    /// The network of each plugin of a conflist that gets its addresses from a chain or from
+    /// host-local, with the plugin's index.
+    pub(crate) fn each_of(
         conflist: &Conflist,
-        main: &PluginEntry,
         environment: &Environment,
-    ) -> Result<Self, Error> {
-        let is_host_local = main.ipam_type() == Some(HOST_LOCAL);
-        Self::read(&conflist.file, main, is_host_local, environment)
+    ) -> impl Iterator<Item = (usize, Result<Self, String>)> {
+        let is_ours = |plugin: &PluginEntry| {
+            plugin.kind != GC && matches!(plugin.ipam_type(), Some(CHAIN | HOST_LOCAL))
+        };
+        let plugins = conflist.plugins.iter().enumerate();
+        let ours = plugins.filter(move |(_, plugin)| is_ours(plugin));
+        ours.map(|(i, plugin)| (i, Self::of_plugin(&conflist.file, plugin, environment)))
     }
 
-    /// The network of a chain's record, as its ADD was configured.
+    /// The network of a plugin with an `ipam` section, as a file configures it.
     ///
     /// # Errors
     ///
     /// The reason why its configuration can't be used, naming key and value.
-    pub(crate) fn of_record(
-        file: &Path,
-        config: NetworkConfig,
-        environment: &Environment,
-    ) -> Result<Self, String> {
-        let main = PluginEntry::of_request(config);
-        Self::read(file, &main, false, environment).map_err(|error| error.msg)
-    }
-
-    fn read(
+    pub(crate) fn of_plugin(
         file: &Path,
         main: &PluginEntry,
-        is_host_local: bool,
         environment: &Environment,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, String> {
+        Self::read(file, main, environment).map_err(|error| error.msg)
+    }
+
+    fn read(file: &Path, main: &PluginEntry, environment: &Environment) -> Result<Self, Error> {
+        let is_host_local = main.ipam_type() == Some(HOST_LOCAL);
         let mut config = main.request.clone();
         if is_host_local {
             // So that a chain can run its DEL. host-local ignores the additional key.
@@ -146,11 +137,6 @@ impl Network {
     }
 }
 
-/// True for a plugin that gets its addresses from a chain or from host-local.
-fn is_ours(plugin: &PluginEntry) -> bool {
-    plugin.kind != GC && matches!(plugin.ipam_type(), Some(CHAIN | HOST_LOCAL))
-}
-
 /// The configuration with changed keys, at its top level and in `ipam`.
 ///
 /// # Errors
@@ -175,6 +161,11 @@ mod tests {
         let content = format!(r#"{{"cniVersion":"1.0.0","name":"n","plugins":[{plugins}]}}"#);
         let list = Conflist::parse(Path::new("/nowhere/n.conflist"), content.as_bytes())?;
         Network::of(&list, &Environment::default())
+    }
+
+    fn of_record(config: NetworkConfig) -> Result<Network, String> {
+        let plugin = PluginEntry::of_request(config);
+        Network::of_plugin(Path::new("/r"), &plugin, &Environment::default())
     }
 
     #[test]
@@ -212,8 +203,7 @@ mod tests {
         ] {
             let json = format!(r#"{{"cniVersion":"1.0.0","name":"n",{keys}}}"#);
             let config = NetworkConfig::parse(json.into_bytes()).unwrap();
-            let network = Network::of_record(Path::new("/r"), config, &Environment::default());
-            let network = network.unwrap();
+            let network = of_record(config).unwrap();
             assert!(network.keeps_files() && !network.is_host_local);
             assert_eq!(
                 (network.name.as_str(), &*network.data_dir),
@@ -223,9 +213,7 @@ mod tests {
         let keys = r#""ipam":{"delegates":["other"],"dataDir":7}"#;
         let config =
             NetworkConfig::parse(format!(r#"{{"cniVersion":"1.0.0","name":"n",{keys}}}"#).into());
-        assert!(
-            Network::of_record(Path::new("/r"), config.unwrap(), &Environment::default()).is_ok()
-        );
+        assert!(of_record(config.unwrap()).is_ok());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use chain::record::ListedRecord;
 use cni::Environment;
-use conflist::{Conflist, Found, Problem};
+use conflist::{Conflist, Found, PluginEntry, Problem};
 use docker_records::records::{ENDPOINTS, RECORDS};
 
 use crate::arguments::Places;
@@ -97,13 +97,12 @@ impl Node {
         records: &[Arc<ListedRecord>],
         problems: &mut Vec<Problem>,
     ) -> Vec<Network> {
-        let added = |record: &ListedRecord| record.content.as_ref().ok().map(|ok| ok.added);
-        let is_unconfigured = |network: &str| self.network(network).is_none();
+        let added = |record: &ListedRecord| record.usable().map(|content| content.added);
         let mut newest: BTreeMap<&str, &ListedRecord> = BTreeMap::new();
-        for record in records.iter().filter(|record| added(record).is_some()) {
+        for record in records {
             let network = record.network.as_str();
             let known = newest.get(network).and_then(|known| added(known));
-            if is_unconfigured(network) && known < added(record) {
+            if self.network(network).is_none() && added(record) > known {
                 newest.insert(network, record);
             }
         }
@@ -119,16 +118,13 @@ impl Node {
 
     /// The folders of reservations that the configurations of these records name.
     pub(crate) fn recorded_data_dirs(&self, records: &[Arc<ListedRecord>]) -> BTreeSet<PathBuf> {
-        let mut configs: BTreeMap<&str, &ListedRecord> = BTreeMap::new();
-        for record in records {
-            if let Ok(content) = &record.content {
-                configs.insert(content.raw_config().get(), record);
-            }
-        }
-        let networks = configs
-            .into_values()
-            .filter_map(|record| self.network_of(record).ok());
-        let with_files = networks.flatten().filter(Network::keeps_files);
+        let with_config = records
+            .iter()
+            .filter_map(|record| Some((record.usable()?.raw_config().get(), record)));
+        let once: BTreeMap<&str, &Arc<ListedRecord>> = with_config.collect();
+        let read = once.into_values().map(|record| self.network_of(record));
+        let networks = read.filter_map(Result::ok).flatten();
+        let with_files = networks.filter(Network::keeps_files);
         with_files.map(|network| network.data_dir).collect()
     }
 
@@ -142,6 +138,7 @@ impl Node {
             return Network::of(&conflist, &self.environment);
         }
         let config = content.config().map_err(|error| error.msg)?;
-        Network::of_record(&record.file, config, &self.environment).map(Some)
+        let plugin = PluginEntry::of_request(config);
+        Network::of_plugin(&record.file, &plugin, &self.environment).map(Some)
     }
 }

@@ -8,6 +8,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use serde::Serialize;
+use shlex::Quoter;
 
 /// Form of the output.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +49,15 @@ pub(crate) fn joined<T: Display>(items: impl IntoIterator<Item = T>, separator: 
     texts.join(separator)
 }
 
+/// The text, or another one in the place of an empty one.
+pub(crate) fn or(text: String, none: &str) -> String {
+    if text.is_empty() {
+        none.to_owned()
+    } else {
+        text
+    }
+}
+
 /// True for a control character, which a file may use against the terminal, and for one that changes
 /// the direction of the text.
 fn is_bad(c: char) -> bool {
@@ -66,6 +76,13 @@ fn plain(text: &str) -> Cow<'_, str> {
         true => text.into(),
         false => text.replace(is_bad, "\u{fffd}").into(),
     }
+}
+
+/// The words with quotes where a shell needs them, separated by spaces.
+pub(crate) fn quoted(words: &[Cow<'_, str>]) -> String {
+    let quoter = Quoter::new().allow_nul(true);
+    let quoted = quoter.join(words.iter().map(|word| &**word));
+    quoted.expect("only a NUL can't be quoted")
 }
 
 /// Prints a line on stderr.

@@ -37,6 +37,14 @@ impl PlacedPool {
         self.name() == Some(name) || networks.any(|network| network.as_str() == name)
     }
 
+    /// Its key in a conflist, for a finding.
+    pub(crate) fn key_in_conflist(&self) -> String {
+        match self.name() {
+            Some(name) => format!("ipam.pools.{name}"),
+            None => "ipam.ranges".to_owned(),
+        }
+    }
+
     /// Its identity: the same ranges in the same directory are one pool. Excluded addresses may
     /// differ: a selector excludes addresses that it keeps for others.
     fn key(&self) -> (PathBuf, String) {

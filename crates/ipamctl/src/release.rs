@@ -20,7 +20,7 @@ use crate::network::with_keys;
 use crate::node::Node;
 
 pub(crate) use outcome::{Done, Outcome, print};
-pub(crate) use printed_command::{quoted, release_command};
+pub(crate) use printed_command::release_command;
 
 /// Time limit of `ipamctl gc` for an attachment.
 pub(crate) const LONGEST: Duration = Duration::from_secs(20);

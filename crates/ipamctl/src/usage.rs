@@ -83,6 +83,11 @@ pub(crate) fn slice(ips: &[IpAddr], first: IpAddr, last: IpAddr) -> &[IpAddr] {
     &ips[start..end]
 }
 
+/// A count for people; `?` if it is unknown.
+pub(crate) fn count(value: Option<u128>) -> String {
+    value.map_or("?".to_owned(), number)
+}
+
 /// The number for people: `65533`, and from a thousand millions on `1.8e19`.
 pub(crate) fn number(value: u128) -> String {
     match value {

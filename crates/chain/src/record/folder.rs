@@ -63,7 +63,8 @@ impl Records {
                 Ok(file) => return Ok(Lookup::Found(file)),
                 // A call that removes the last record removes the folder, too. Where no folder can be
                 // made, as in /proc, the error may be the same.
-                Err(error) if error.kind() == io::ErrorKind::NotFound && races.next().is_some() => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound && races.next().is_some() => {
+                }
                 Err(error) => {
                     return Ok(match self.open(attachment)? {
                         Lookup::Missing => Lookup::Unusable(error),

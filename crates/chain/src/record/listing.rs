@@ -28,10 +28,20 @@ pub struct ListedRecord {
 }
 
 impl ListedRecord {
+    /// The content, if it can be used.
+    pub fn usable(&self) -> Option<&AttachmentRecord> {
+        self.content.as_ref().ok()
+    }
+
+    /// The `stateDir`.
+    pub fn state_dir(&self) -> &Path {
+        let state_dir = self.file.ancestors().nth(2);
+        state_dir.unwrap_or(Path::new("/"))
+    }
+
     /// The records that it is one of.
     pub(crate) fn siblings(&self) -> Records {
-        let state_dir = self.file.ancestors().nth(2);
-        Records::new(state_dir.unwrap_or(Path::new("/")), &self.network)
+        Records::new(self.state_dir(), &self.network)
     }
 }
 

@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use reservations::DATA_DIR;
 
-use crate::release::quoted;
+use crate::output::quoted;
 
 /// Defaults of the folders.
 const CONF_DIR: &str = "/etc/cni/net.d";

@@ -30,7 +30,7 @@ impl Check<'_> {
         if let Err(error) = status(network, &asked, self.environment) {
             let problem = format!("each ADD would fail: {}", error.msg);
             let instead = "what the message names, as docs/configuration.md has it";
-            self.add(Severity::Error, "ipam.delegates", problem, instead);
+            self.error("ipam.delegates", problem, instead);
         }
     }
 
@@ -39,7 +39,7 @@ impl Check<'_> {
         if network.has_delegate(ALLOCATOR)
             && let Err(error) = ipam::refuse_reserved_name(&network.name)
         {
-            self.add(Severity::Error, "name", error.msg, "a different name");
+            self.error("name", error.msg, "a different name");
         }
     }
 }

@@ -27,12 +27,11 @@ impl Check<'_> {
         let has_gc = conflist.plugins.iter().any(|plugin| plugin.kind == GC);
         let swallows = SWALLOWS_GC.contains(&main.as_str());
         if is_sent && swallows && !has_gc && !network.is_host_local {
-            self.add(
-                Severity::Warning,
-                "plugins",
-                format!("{main} answers GC and doesn't pass it on: forgotten attachments are not collected"),
-                format!("{{\"type\": \"{GC}\", \"ipam\": …}} after it, with the same ipam section; or a timer with ipamctl gc"),
-            );
+            let problem = format!("{main} answers GC and doesn't pass it on");
+            let problem = problem + ": forgotten attachments are not collected";
+            let after =
+                format!("{{\"type\": \"{GC}\", \"ipam\": …}} after it, with the same ipam section");
+            self.warning("plugins", problem, after + "; or a timer with ipamctl gc");
         }
     }
 
@@ -49,28 +48,27 @@ impl Check<'_> {
         let of_gc = plugins.iter().enumerate();
         for (i, plugin) in of_gc.filter(|(_, plugin)| plugin.kind == GC) {
             if i == 0 || main.is_some_and(|main| i < main) {
-                self.add(
-                    Severity::Error,
+                let is_before =
+                    "is before the main plugin: each ADD fails, as prevResult is missing";
+                let instead = format!("{GC} after the main plugin");
+                self.error(
                     &format!("plugins[{i}]"),
-                    format!(
-                        "{GC} is before the main plugin: each ADD fails, as prevResult is missing"
-                    ),
-                    format!("{GC} after the main plugin"),
+                    format!("{GC} {is_before}"),
+                    instead,
                 );
             }
             let Some(main) = main.map(|at| &plugins[at]) else {
                 continue;
             };
-            let (key, kind) = (format!("plugins[{i}].ipam"), &main.kind);
             let [of_gc, of_main] = [plugin.ipam(), main.ipam()].map(serde_json::to_value);
             if of_gc.ok() != of_main.ok() {
-                let problem = format!(
-                    "{GC} and {kind} have different sections: GC and STATUS look elsewhere"
-                );
+                let kind = &main.kind;
+                let differ = format!("{GC} and {kind} have different sections");
+                let problem = format!("{differ}: GC and STATUS look elsewhere");
                 let instead = format!("the ipam section of {kind}, key by key");
                 let ipam = plugin.ipam();
                 let severity = ipam.map_or(Severity::Error, |_| Severity::Warning);
-                self.add(severity, &key, problem, instead);
+                self.add(severity, &format!("plugins[{i}].ipam"), problem, instead);
             }
         }
     }

@@ -19,9 +19,10 @@ pub(super) struct Checked<'a> {
 
 impl<'a> Checked<'a> {
     pub(super) fn read(conflist: &'a Conflist, environment: &Environment) -> Self {
-        let read = Network::of(conflist, environment);
-        let refusal = read.as_ref().err().cloned();
-        let network = read.unwrap_or_default();
+        let (network, refusal) = match Network::of(conflist, environment) {
+            Ok(network) => (network, None),
+            Err(reason) => (None, Some(reason)),
+        };
         let mut pools = KnownPools::default();
         if let Some(network) = &network {
             pools.add_configured(network, environment);
@@ -57,23 +58,34 @@ pub(super) struct Check<'a> {
 }
 
 impl Check<'_> {
-    pub(super) fn add(
+    pub(super) fn error(
         &mut self,
-        severity: Severity,
         key: &str,
         problem: impl Into<String>,
         instead: impl Into<String>,
     ) {
-        let finding = Finding {
-            file: self.one.conflist.file.clone(),
-            key: key.to_owned(),
-            severity,
-            problem: problem.into(),
-            instead: instead.into(),
-        };
+        self.add(Severity::Error, key, problem.into(), instead.into());
+    }
+
+    pub(super) fn warning(
+        &mut self,
+        key: &str,
+        problem: impl Into<String>,
+        instead: impl Into<String>,
+    ) {
+        self.add(Severity::Warning, key, problem.into(), instead.into());
+    }
+
+    pub(super) fn add(&mut self, severity: Severity, key: &str, problem: String, instead: String) {
         let mut known = self.findings.iter();
-        if !known.any(|known| known.key == finding.key && known.problem == finding.problem) {
-            self.findings.push(finding);
+        if !known.any(|known| known.key == key && known.problem == problem) {
+            self.findings.push(Finding {
+                file: self.one.conflist.file.clone(),
+                key: key.to_owned(),
+                severity,
+                problem,
+                instead,
+            });
         }
     }
 }

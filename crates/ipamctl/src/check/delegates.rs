@@ -28,7 +28,7 @@ impl Check<'_> {
             && let Err(error) = Chain::new(&network.config, environment, plugins)
         {
             let instead = "settings as docs/configuration.md has them";
-            return self.add(Severity::Error, key_of(&error.msg), &error.msg, instead);
+            return self.error(key_of(&error.msg), &error.msg, instead);
         }
         for (i, name) in network.delegates.iter().enumerate() {
             // The chain calls an older delegate with an older version.
@@ -45,7 +45,7 @@ impl Check<'_> {
         match self.versions(name) {
             Err(reason) => {
                 let instead = "the name of an executable in CNI_PATH that answers VERSION";
-                self.add(Severity::Error, key, reason, instead);
+                self.error(key, reason, instead);
             }
             Ok(known) if known.is_empty() || known.iter().any(|one| one == version.as_str()) => {}
             Ok(known) => {
@@ -78,30 +78,22 @@ impl Check<'_> {
     fn order(&mut self, network: &Network) {
         let names = &network.delegates;
         if names.iter().all(DelegateName::holds_nothing) {
-            self.add(
-                Severity::Error,
-                "ipam.delegates",
-                format!("none of them allocates: {CHAIN} would answer without an address"),
-                format!("\"{ALLOCATOR}\" behind the selectors"),
-            );
+            let without =
+                format!("none of them allocates: {CHAIN} would answer without an address");
+            let instead = format!("\"{ALLOCATOR}\" behind the selectors");
+            self.error("ipam.delegates", without, instead);
         }
         if names.first().is_some_and(|name| name.as_str() == ALLOCATOR) {
-            self.add(
-                Severity::Error,
-                "ipam.delegates[0]",
-                format!("{ALLOCATOR} is the first one: no selector gives it pools"),
-                "\"ipam-ds-ranges\", or another selector, before it",
-            );
+            let is_first = format!("{ALLOCATOR} is the first one: no selector gives it pools");
+            let instead = "\"ipam-ds-ranges\", or another selector, before it";
+            self.error("ipam.delegates[0]", is_first, instead);
         }
         let last_selector = names.iter().rposition(DelegateName::selects);
         for (i, name) in names.iter().enumerate() {
             if name.finds_facts() && last_selector.is_some_and(|selector| selector < i) {
-                self.add(
-                    Severity::Warning,
-                    &format!("ipam.delegates[{i}]"),
-                    format!("no selector behind {name} uses its facts"),
-                    format!("{name} before the selectors"),
-                );
+                let key = format!("ipam.delegates[{i}]");
+                let unused = format!("no selector behind {name} uses its facts");
+                self.warning(&key, unused, format!("{name} before the selectors"));
             }
         }
     }

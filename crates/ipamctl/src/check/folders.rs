@@ -7,7 +7,6 @@ use rustix::fs::{Access, access, statfs};
 use rustix::process::geteuid;
 
 use crate::check::conflist_check::Check;
-use crate::check::findings::Severity;
 use crate::network::Network;
 
 /// Types of file systems that a reboot empties: tmpfs and ramfs (statfs(2)).
@@ -25,7 +24,7 @@ impl Check<'_> {
         for pool in &self.one.pools.all {
             if let Err(reason) = state_files::is_absent(&pool.directory) {
                 let problem = format!("{}: {reason}", pool.directory.display());
-                self.add(Severity::Error, "ipam.dataDir", problem, WRITABLE);
+                self.error("ipam.dataDir", problem, WRITABLE);
             }
         }
         let (mut emptied, mut kept) = (None, None);
@@ -36,7 +35,7 @@ impl Check<'_> {
                 Ok(false) => kept = Some(path),
                 Err(reason) => {
                     let problem = format!("{} is not writable: {reason}", path.display());
-                    self.add(Severity::Error, key, problem, WRITABLE);
+                    self.error(key, problem, WRITABLE);
                 }
             }
         }
@@ -44,7 +43,7 @@ impl Check<'_> {
             let (emptied, kept) = (emptied.display(), kept.display());
             let problem = format!("a reboot empties {emptied}, and not {kept}");
             let instead = "\"stateDir\" and \"dataDir\" both in /run, or both in /var/lib";
-            self.add(Severity::Warning, key, problem, instead);
+            self.warning(key, problem, instead);
         }
     }
 }

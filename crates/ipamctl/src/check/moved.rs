@@ -1,15 +1,13 @@
 //! Finds living containers whose addresses a network's pools would give again, since they are
 //! reserved in another directory: a key that says where reservations are was changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use chain::record::{ListedRecord, Namespace};
 
 use crate::check::conflist_check::Check;
-use crate::check::findings::Severity;
-use crate::check::unusual;
 use crate::inventory::{HeldAddress, Inventory};
 use crate::network::Network;
 use crate::output::joined;
@@ -21,35 +19,27 @@ const MOST_NAMED: usize = 3;
 /// The directory of Docker's own networks: each has a subnet of its own on the host.
 const OF_DOCKER: &str = "docker";
 
-/// Addresses in danger, by the directory of their reservations (empty for those that only a record
-/// has) and their network.
-type Found<'a> = BTreeMap<(PathBuf, &'a str), Vec<&'a HeldAddress>>;
+/// Descriptions of addresses in danger, by the directory of their reservations (empty for those that
+/// only a record has) and their network.
+type InDanger<'a> = BTreeMap<(PathBuf, &'a str), Vec<String>>;
 
 impl Check<'_> {
     pub(super) fn moved(&mut self, network: &Network) {
-        let (one, inventory) = (self.one, self.inventory);
         if !network.keeps_files() {
             return;
         }
+        let (one, inventory) = (self.one, self.inventory);
         for placed in &one.pools.all {
             for ((directory, of), held) in self.in_danger(network, placed, inventory) {
-                let is_renamed = of != network.name.as_str();
-                let severity = if is_renamed {
-                    Severity::Warning
+                let problem = problem(placed, &directory, &held);
+                let (key, instead) = (placed.key_in_conflist(), instead(placed, &directory));
+                if of == network.name.as_str() {
+                    self.error(&key, problem, instead);
                 } else {
-                    Severity::Error
-                };
-                let mut problem = problem(placed, &directory, &held, inventory);
-                if is_renamed {
-                    problem +=
-                        &format!(", if {of}, a network without a conflist, is this one renamed");
+                    let renamed =
+                        format!("if {of}, a network without a conflist, is this one renamed");
+                    self.warning(&key, format!("{problem}, {renamed}"), instead);
                 }
-                self.add(
-                    severity,
-                    &unusual::key(placed),
-                    problem,
-                    instead(placed, &directory),
-                );
             }
         }
         self.moved_records(network);
@@ -60,46 +50,64 @@ impl Check<'_> {
         network: &Network,
         placed: &PlacedPool,
         inventory: &'h Inventory,
-    ) -> Found<'h> {
-        let is_of_it = |of: &str| {
-            let mut all = self.all.iter();
-            of == network.name.as_str() || !all.any(|other| other.conflist.name.as_str() == of)
-        };
-        let directory = real(&placed.directory);
-        let mut found = Found::new();
+    ) -> InDanger<'h> {
+        let mut here: HashMap<IpAddr, &HeldAddress> = HashMap::new();
         for held in &inventory.held {
-            let (Some(ip), Some(of), None) = (held.ip, held.network.as_deref(), &held.stored)
-            else {
+            let place = held.place.as_ref();
+            if let (Some(ip), true) = (held.ip, place.is_some_and(|at| at.path == placed.directory))
+            {
+                here.insert(ip, held);
+            }
+        }
+        let directory = real(&placed.directory);
+        let mut found = InDanger::new();
+        for held in &inventory.held {
+            let (Some(ip), Some(of)) = (held.ip, held.network.as_deref()) else {
                 continue;
             };
+            if !placed.pool.ranges.contains(ip) || !self.may_be_of(network, held, of) {
+                continue;
+            }
+            let taken = here.get(&ip);
+            let is_reserved = taken.is_some_and(|taken| {
+                (&taken.container, &taken.ifname) == (&held.container, &held.ifname)
+            });
+            if is_reserved {
+                continue;
+            }
             let place = held.place.as_ref();
-            let is_dockers = place.is_some_and(|place| place.name == OF_DOCKER);
-            if is_dockers || !placed.pool.ranges.contains(ip) || !is_of_it(of) || is_ended(held) {
-                continue;
-            }
-            // Only a network's own record proves that the address is one of this network.
-            if place.is_none() && of != network.name.as_str() {
-                continue;
-            }
             let path = place.map(|place| real(&place.path)).unwrap_or_default();
-            if path != directory && !is_reserved(held, ip, &placed.directory, inventory) {
-                found.entry((path, of)).or_default().push(held);
+            if path != directory {
+                let lost = taken.map(|taken| format!(", lost to {}", holder(taken)));
+                let described = describe(held, ip) + &lost.unwrap_or_default();
+                found.entry((path, of)).or_default().push(described);
             }
         }
         found
+    }
+
+    /// True if the row is of a living container of the network `of`, and this may be the network.
+    fn may_be_of(&self, network: &Network, held: &HeldAddress, of: &str) -> bool {
+        let mut all = self.all.iter();
+        let is_same = of == network.name.as_str();
+        // Only a network's own record proves that the address is one of this network.
+        let is_network = match &held.place {
+            None => is_same,
+            Some(place) if place.name == OF_DOCKER || held.stored.is_some() => false,
+            Some(_) => is_same || !all.any(|other| other.conflist.name.as_str() == of),
+        };
+        is_network && !held.record.as_deref().is_some_and(has_ended)
     }
 
     /// Records that this network doesn't read any more.
     fn moved_records(&mut self, network: &Network) {
         let state_dir = real(&network.state_dir);
         let is_elsewhere = |record: &&ListedRecord| {
-            let folder = record.file.ancestors().nth(2).map(real);
             record.network == network.name
-                && folder.is_some_and(|folder| folder != state_dir)
+                && real(record.state_dir()) != state_dir
                 && !record
-                    .content
-                    .as_ref()
-                    .is_ok_and(|content| content.is_undone_by_caller)
+                    .usable()
+                    .is_some_and(|content| content.is_undone_by_caller)
                 && !has_ended(record)
         };
         let records = self.inventory.records.iter().map(|record| &**record);
@@ -114,22 +122,13 @@ impl Check<'_> {
                 "{file}{more} are records of living containers, whose DEL looks for them in {state_dir}"
             );
             let instead = "the old folder, until these containers have ended";
-            self.add(Severity::Warning, "ipam.stateDir", problem, instead);
+            self.warning("ipam.stateDir", problem, instead);
         }
     }
 }
 
-fn problem(
-    placed: &PlacedPool,
-    directory: &Path,
-    held: &[&HeldAddress],
-    inventory: &Inventory,
-) -> String {
-    let named = held
-        .iter()
-        .take(MOST_NAMED)
-        .map(|held| describe(held, placed, inventory));
-    let named = joined(named, ", ");
+fn problem(placed: &PlacedPool, directory: &Path, held: &[String]) -> String {
+    let named = joined(held.iter().take(MOST_NAMED), ", ");
     let more = match held.len().saturating_sub(MOST_NAMED) {
         0 => String::new(),
         more => format!(", and {more} more"),
@@ -139,70 +138,40 @@ fn problem(
     } else {
         format!("reserved in {}", directory.display())
     };
-    let (title, now) = (placed.to_string(), placed.directory.display());
-    format!("{named}{more}: {place}, and {title} reserves in {now}, and gives them again")
+    let now = placed.directory.display();
+    format!("{named}{more}: {place}, and {placed} reserves in {now}, and gives them again")
 }
 
-/// The address and its container, and who has got the address since.
-fn describe(held: &HeldAddress, placed: &PlacedPool, inventory: &Inventory) -> String {
+/// The address, its container and its name.
+fn describe(held: &HeldAddress, ip: IpAddr) -> String {
     let name = match held.names.short() {
         none if none.is_empty() => String::new(),
         name => format!(" ({name})"),
     };
-    let holder = |held: &HeldAddress| {
-        held.container
-            .clone()
-            .unwrap_or_else(|| "nobody".to_owned())
-    };
-    let ip = held.ip.map_or_else(String::new, |ip| ip.to_string());
-    let mut rows = in_directory(&placed.directory, inventory);
-    let taken = rows.find(|other| other.ip == held.ip);
-    let taken = taken.map_or_else(String::new, |other| format!(", lost to {}", holder(other)));
-    format!("{ip} of {}{name}{taken}", holder(held))
+    format!("{ip} of {}{name}", holder(held))
 }
 
-fn in_directory<'h>(
-    directory: &'h Path,
-    inventory: &'h Inventory,
-) -> impl Iterator<Item = &'h HeldAddress> {
-    let is_there = move |held: &&HeldAddress| {
-        let place = held.place.as_ref();
-        place.is_some_and(|place| place.path == directory)
-    };
-    inventory.held.iter().filter(is_there)
-}
-
-/// True if the same attachment has the address in this directory, too.
-fn is_reserved(held: &HeldAddress, ip: IpAddr, directory: &Path, inventory: &Inventory) -> bool {
-    let attachment = |held: &HeldAddress| (held.container.clone(), held.ifname.clone());
-    let mut rows = in_directory(directory, inventory);
-    rows.any(|other| other.ip == Some(ip) && attachment(other) == attachment(held))
+fn holder(held: &HeldAddress) -> &str {
+    held.container.as_deref().unwrap_or("nobody")
 }
 
 /// True if it is certain that the container has ended.
-fn is_ended(held: &HeldAddress) -> bool {
-    held.record.as_deref().is_some_and(has_ended)
-}
-
 fn has_ended(record: &ListedRecord) -> bool {
-    let content = record.content.as_ref();
-    content.is_ok_and(|content| matches!(content.namespace(), Namespace::Gone(_)))
+    let content = record.usable();
+    content.is_some_and(|content| matches!(content.namespace(), Namespace::Gone(_)))
 }
 
 fn instead(placed: &PlacedPool, old: &Path) -> String {
     let until = "until these containers have ended";
     let is_beside = old.parent() == placed.directory.parent().map(real).as_deref();
-    match old
+    let beside = old
         .file_name()
-        .filter(|_| is_beside && placed.name().is_some())
-    {
+        .filter(|_| is_beside && placed.name().is_some());
+    match beside.map(|name| name.to_string_lossy()) {
         Some(name) if name == ipam::POOLS_DIRECTORY => {
             format!("the pool without \"space\", {until}")
         }
-        Some(name) => format!(
-            "\"space\": {:?} in the pool, {until}",
-            name.to_string_lossy()
-        ),
+        Some(name) => format!("\"space\": {name:?} in the pool, {until}"),
         None => format!("the old keys, {until} (docs/how-it-works.md)"),
     }
 }

@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use ipam::Interval;
 
 use crate::check::conflist_check::{Check, Checked};
-use crate::check::findings::Severity;
-use crate::check::unusual;
 
 /// A pool: the index of its conflist, and its own in this conflist.
 type PoolIndex = (usize, usize);
@@ -46,17 +44,14 @@ pub(super) fn of_pools(all: &[Checked<'_>]) -> Overlaps {
 impl Check<'_> {
     pub(super) fn overlaps(&mut self, overlaps: &Overlaps) {
         for (i, pool) in self.one.pools.all.iter().enumerate() {
-            let Some((both, (conflist, theirs))) = overlaps.get(&(self.at, i)) else {
-                continue;
-            };
-            let other = &self.all[*conflist];
-            let (theirs, file) = (&other.pools.all[*theirs], other.conflist.file.display());
-            self.add(
-                Severity::Error,
-                &unusual::key(pool),
-                format!("{both} is in {theirs} in {file}, too; each address would be given twice"),
-                "ranges that don't overlap, or one named pool for both networks",
-            );
+            if let Some((both, (conflist, theirs))) = overlaps.get(&(self.at, i)) {
+                let other = &self.all[*conflist];
+                let (theirs, file) = (&other.pools.all[*theirs], other.conflist.file.display());
+                let shared = format!("{both} is in {theirs} in {file}, too");
+                let instead = "ranges that don't overlap, or one named pool for both networks";
+                let problem = format!("{shared}; each address would be given twice");
+                self.error(&pool.key_in_conflist(), problem, instead);
+            }
         }
     }
 }

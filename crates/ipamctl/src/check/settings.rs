@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ipam::{IpNet, Range};
 
 use crate::check::conflist_check::Check;
-use crate::check::findings::{Severity, key_of};
+use crate::check::findings::key_of;
 use crate::network::{HOST_LOCAL, Network, RANGES};
 
 /// The text that another project's program replaces by the node's subnet.
@@ -21,19 +21,14 @@ impl Check<'_> {
             } else {
                 "settings, pools and rules as docs/configuration.md has them"
             };
-            self.add(Severity::Error, key_of(reason), reason, instead);
+            self.error(key_of(reason), reason, instead);
         }
         let mut earlier = self.all[..self.at].iter().map(|earlier| earlier.conflist);
         if let Some(earlier) = earlier.find(|earlier| earlier.name == conflist.name) {
             let (name, file) = (&conflist.name, earlier.file.display());
-            self.add(
-                Severity::Error,
-                "name",
-                format!(
-                    "{name} is the name of the network in {file}, too; runtimes use the first file"
-                ),
-                "a different name",
-            );
+            let twice = format!("{name} is the name of the network in {file}, too");
+            let problem = twice + "; runtimes use the first file";
+            self.error("name", problem, "a different name");
         }
     }
 
@@ -49,13 +44,13 @@ impl Check<'_> {
         let mut subnets: BTreeSet<IpNet> = ranges.map(Range::subnet).collect();
         subnets.retain(|subnet| subnet.addr().is_ipv4());
         if let [one, other, ..] = subnets.iter().collect::<Vec<_>>()[..] {
-            self.add(
-                Severity::Error,
+            let refused = format!("and refuses the second of {one} and {other}");
+            let instead =
+                "slices of one subnet, or a router of your own (docs/bridges-and-subnets.md)";
+            self.error(
                 key,
-                format!(
-                    "bridge serves one IPv4 subnet, and refuses the second of {one} and {other}"
-                ),
-                "slices of one subnet, or a router of your own (docs/bridges-and-subnets.md)",
+                format!("bridge serves one IPv4 subnet, {refused}"),
+                instead,
             );
         }
     }
@@ -76,8 +71,7 @@ impl Check<'_> {
         let needs_ranges = network.has_delegate(RANGES) || network.has_delegate(HOST_LOCAL);
         let pools = &self.one.pools;
         if needs_ranges && pools.all.is_empty() && pools.problems.is_empty() && !is_sent {
-            self.add(
-                Severity::Error,
+            self.error(
                 "ipam.ranges",
                 "there is no range to give addresses from, and the runtime is not asked for one",
                 "\"ranges\": [[{\"subnet\": \"10.1.0.0/16\"}]], or \"capabilities\": {\"ipRanges\": \

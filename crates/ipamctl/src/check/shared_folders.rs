@@ -2,13 +2,14 @@
 //! have the same name there.
 
 use crate::check::conflist_check::Check;
-use crate::check::findings::Severity;
 use crate::network::Network;
 
 impl Check<'_> {
     /// Compares the plugins with an `ipam` section of a chain with the ones before them.
     pub(super) fn shared_folders(&mut self) {
-        let plugins = Network::each_of(self.one.conflist, self.environment);
+        let read = Network::each_of(self.one.conflist, self.environment);
+        let usable = read.filter_map(|(i, network)| Some((i, network.ok()?)));
+        let plugins: Vec<(usize, Network)> = usable.collect();
         for (at, (i, network)) in plugins.iter().enumerate() {
             for (_, other) in &plugins[..at] {
                 self.folders_of_two(*i, network, other);
@@ -24,7 +25,7 @@ impl Check<'_> {
         let mut add = |name: &str, problem: String| {
             let key = format!("plugins[{i}].ipam.{name}");
             let instead = "a \"stateDir\" and a \"dataDir\" of its own for each plugin";
-            self.add(Severity::Error, &key, problem, instead);
+            self.error(&key, problem, instead);
         };
         if has_records && network.state_dir == other.state_dir {
             let path = network.state_dir.display();

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use ipam::Range;
 
 use crate::check::conflist_check::Check;
-use crate::check::findings::Severity;
 use crate::network::{HOST_LOCAL, Network, RULES};
 use crate::pools::PlacedPool;
 
@@ -31,11 +30,11 @@ impl Check<'_> {
                 for (ip, what) in edges.into_iter().filter(|(ip, _)| range.gives(*ip)) {
                     let problem = format!("{ip} is the {what} of {}", range.subnet());
                     let instead = format!("a range without it, or \"exclude\": [\"{ip}\"]");
-                    self.add(Severity::Warning, &key(placed), problem, instead);
+                    self.warning(&placed.key_in_conflist(), problem, instead);
                 }
                 if let Some(problem) = gateway(range, &one.pools.all) {
                     let instead = "the router's address in the subnet";
-                    self.add(Severity::Warning, &key(placed), problem, instead);
+                    self.warning(&placed.key_in_conflist(), problem, instead);
                 }
             }
         }
@@ -49,12 +48,7 @@ impl Check<'_> {
         for rule in ipam_ds_rules::shared_owners(&network.config).unwrap_or_default() {
             let problem = "all containers for which the rule holds have one address".to_owned();
             let instead = "a fact that differs between workloads, such as ${K8S_POD_NAME}";
-            self.add(
-                Severity::Warning,
-                &format!("{rule}.owner"),
-                problem,
-                instead,
-            );
+            self.warning(&format!("{rule}.owner"), problem, instead);
         }
     }
 
@@ -68,17 +62,9 @@ impl Check<'_> {
         for (key, instead) in UNREAD {
             if ipam.get(key).is_some_and(|raw| raw.get() != "null") {
                 let problem = format!("no delegate reads ipam.{key}");
-                self.add(Severity::Warning, &format!("ipam.{key}"), problem, instead);
+                self.warning(&format!("ipam.{key}"), problem, instead);
             }
         }
-    }
-}
-
-/// The key of a pool, for a finding.
-pub(super) fn key(placed: &PlacedPool) -> String {
-    match placed.name() {
-        Some(name) => format!("ipam.pools.{name}"),
-        None => "ipam.ranges".to_owned(),
     }
 }
 

@@ -46,19 +46,11 @@ pub(crate) fn run(arguments: &CheckArguments, context: &Context<'_>) -> Result<b
         "there is no conflist in {}; name the folder by --conf-dir",
         joined(places.conf_dir.iter().map(|folder| folder.display()), ", ")
     );
-    let inventory = if arguments.no_exec {
-        Inventory::default()
-    } else {
-        Inventory::of_files(&node)
-    };
+    let compared = (!arguments.no_exec).then(|| Inventory::of_files(&node));
+    let inventory = compared.unwrap_or_default();
     inventory.problems.iter().for_each(warn);
-    let (conflists, environment) = (&node.conflists, &node.environment);
-    all.extend(findings(
-        conflists,
-        &inventory,
-        arguments.no_exec,
-        environment,
-    ));
+    let (conflists, no_exec) = (&node.conflists, arguments.no_exec);
+    all.extend(findings(conflists, &inventory, no_exec, &node.environment));
     all.retain(|finding| only.is_none_or(|file| finding.file == file));
     all.extend(only.filter(|_| arguments.default).and_then(taken_instead));
     for (old, new) in &arguments.pools_dir {

@@ -21,10 +21,9 @@ pub(crate) fn run(arguments: &ExplainArguments, context: &Context<'_>) -> Result
         bail!("{problem}");
     }
     let first = node.networks.first();
-    let network = first.with_context(|| {
-        let file = arguments.file.display();
-        format!("{file}: neither ipam-delegated nor host-local gives its addresses")
-    })?;
+    let file = arguments.file.display();
+    let other = || format!("{file}: neither ipam-delegated nor host-local gives its addresses");
+    let network = first.with_context(other)?;
     let (environment, config) = add_of(network, &node, &arguments.facts)?;
     let call = Call::new(config, &environment);
     let refused = |error: Error| anyhow!("an ADD would be refused: {}", error.msg);
@@ -56,22 +55,14 @@ fn add_of(
 ) -> Result<(Environment, NetworkConfig), Error> {
     let (mut container, mut ifname) = ("ipamctl-explain", "eth0");
     let mut args = "IgnoreUnknown=1".to_owned();
-    let (mut labels, mut annotations) = (Vec::new(), BTreeMap::new());
     // `CNI_ARGS` can't have these.
     let mut found = BTreeMap::new();
     for (key, value) in facts {
-        match key.split_once(':') {
-            Some(("label", key)) => labels.push(json!({"key": key, "value": value})),
-            Some(("annotation", key)) => {
-                annotations.insert(key, value);
-            }
-            _ if key == "containerID" => container = value,
-            _ if key == "ifname" => ifname = value,
-            Some(_) => {
-                found.insert(key, value);
-            }
-            None if key == "node" => {
-                found.insert(key, value);
+        match key.as_str() {
+            "containerID" => container = value,
+            "ifname" => ifname = value,
+            of_family if of_family == "node" || of_family.contains(':') => {
+                found.insert(of_family, value);
             }
             _ => args += &format!(";{key}={value}"),
         }
@@ -84,11 +75,7 @@ fn add_of(
         .with("CNI_IFNAME", ifname)
         .with("CNI_NETNS", "/run/netns/ipamctl-explain")
         .with("CNI_ARGS", args);
-    let mut runtime = network.config.section("runtimeConfig")?.unwrap_or_default();
-    runtime.set(ipam::ANNOTATIONS, &annotations);
     let config = with_keys(&network.config, |config, _| {
-        config.set("args", &json!({"cni": {"labels": labels}}));
-        config.set("runtimeConfig", &runtime);
         config.set("prevResult", &json!({"facts": found}));
     })?;
     Ok((environment, config))

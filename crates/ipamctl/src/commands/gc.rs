@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &GcArguments, context: &Context<'_>) -> Result<bool
     let list = &arguments.list;
     let node = &context.node();
     let valid = ContainerList::given(list, context)?;
-    let inventory = Inventory::read(context, node, Nodes::This);
+    let inventory = Inventory::read(node, Nodes::This);
     let mut all = attachments(&inventory.held);
     // One whose engine never answers keeps no other one of its network waiting for ever.
     all.sort_by_key(|attachment| {

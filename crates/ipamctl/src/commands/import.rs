@@ -1,14 +1,16 @@
 //! `ipamctl import`: defines the pools of a catalogue in etcd, or claims what whereabouts has given.
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use cluster::{AddressKey, Holder, Inventory, Remembered, Store as _, restore, until_answered};
+use cluster::{
+    AddressKey, Held, Holder, Inventory, Remembered, Store as _, restore, until_answered,
+};
 use cni::NetworkName;
 use ipam::Pool;
 
 use super::cluster_row::{Row, print};
 use crate::Context;
 use crate::arguments::{ImportArguments, read_text};
-use crate::clusters::{Cluster, of_person};
+use crate::clusters::{Cluster, addresses, of_person};
 use crate::output::warn;
 use crate::pools::space_of;
 
@@ -36,17 +38,13 @@ pub(crate) fn run(arguments: &ImportArguments, context: &Context<'_>) -> Result<
 /// Refuses another space than that of the addresses that the pool has given: they would be free there.
 /// The definition may have been deleted meanwhile, so the addresses say it.
 fn keep_space(store: &mut dyn Inventory, name: &str, space: Option<&NetworkName>) -> Result<()> {
-    let other = until_answered(store, |store| {
-        let mut other = None;
-        store.addresses(&mut |held| {
-            let of_pool = held.holder.filter(|holder| holder.pool == name);
-            if of_pool.is_some() && held.key.space.as_ref() != space {
-                other = Some(held.key);
-            }
-        })?;
-        Ok(other)
-    })?;
-    if let Some(key) = other {
+    let of_pool = |held: &Held| {
+        held.holder
+            .as_ref()
+            .is_some_and(|holder| holder.pool == name)
+    };
+    let is_other = |held: &Held| of_pool(held) && held.key.space.as_ref() != space;
+    if let Some(Held { key, .. }) = addresses(store, is_other)?.first() {
         bail!(
             "pool {name}: {key} is reserved. The space of a pool never changes while it has addresses: \
              define another pool"

@@ -91,7 +91,7 @@ fn lost_lease(attachment: &NetworkAttachment<'_>) -> Option<(&'static str, Strin
 pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
     let node = &context.node();
     let valid = ContainerList::given(list, context)?;
-    let inventory = Inventory::read(context, node, Nodes::This);
+    let inventory = Inventory::read(node, Nodes::This);
     let all = attachments(&inventory.held);
     let judge = Judge::new(node, &inventory, &all, valid.as_ref(), list)?;
     let ipamctl = context.places.command();

@@ -18,7 +18,7 @@ pub(crate) fn run(arguments: &LsArguments, context: &Context<'_>) -> Result<bool
     } else {
         Nodes::This
     };
-    let inventory = Inventory::read(context, node, nodes);
+    let inventory = Inventory::read(node, nodes);
     let name = arguments.network.as_deref();
     if let Some(name) = name {
         inventory.must_know(node, name)?;

@@ -10,7 +10,7 @@ use crate::Context;
 use crate::inventory::{Inventory, Nodes};
 use crate::output::joined;
 use crate::pools::PlacedPool;
-use crate::usage::{PoolUsage, number, slice};
+use crate::usage::{PoolUsage, count, slice};
 
 /// Cells in a row.
 const ROW: u32 = 16;
@@ -31,7 +31,7 @@ const GATEWAY: char = 'G';
 const OUTSIDE: char = ' ';
 
 pub(crate) fn run(name: &str, context: &Context<'_>) -> Result<bool> {
-    let inventory = Inventory::read(context, &context.node(), Nodes::Counted);
+    let inventory = Inventory::read(&context.node(), Nodes::Counted);
     let known = inventory.pools.all.iter();
     let pools: Vec<&PlacedPool> = known.filter(|placed| placed.is_of(name)).collect();
     ensure!(
@@ -51,16 +51,9 @@ pub(crate) fn run(name: &str, context: &Context<'_>) -> Result<bool> {
 }
 
 fn lines(placed: &PlacedPool, usage: &PoolUsage, inventory: &Inventory) -> Vec<String> {
-    let count = |value: Option<u128>| value.map_or("?".to_owned(), number);
-    let mut lines = vec![
-        placed.to_string(),
-        format!(
-            "{} reserved, {} free",
-            count(usage.reserved),
-            count(usage.free)
-        ),
-        String::new(),
-    ];
+    let (reserved, free) = (count(usage.reserved), count(usage.free));
+    let counts = format!("{reserved} reserved, {free} free");
+    let mut lines = vec![placed.to_string(), counts, String::new()];
     let taken = inventory.taken(&placed.directory);
     let mut subnets: BTreeMap<IpNet, Vec<&Range>> = BTreeMap::new();
     for range in placed.pool.ranges.ranges() {

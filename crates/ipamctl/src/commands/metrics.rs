@@ -16,7 +16,7 @@ use crate::output::joined;
 use crate::usage::{PoolUsage, usages};
 
 pub(crate) fn run(context: &Context<'_>) -> Result<bool> {
-    let inventory = Inventory::read(context, &context.node(), Nodes::Counted);
+    let inventory = Inventory::read(&context.node(), Nodes::Counted);
     let registry = Registry::new();
     pools(&inventory, &registry)?;
     records(&inventory, &registry)?;
@@ -92,7 +92,7 @@ fn leases(inventory: &Inventory, registry: &Registry) -> Result<()> {
     let help = "Addresses of DHCP leases that are gone from their interfaces.";
     let counts = gauge(registry, "lost_leases", help, &["network"])?;
     for record in &inventory.records {
-        let content = record.content.as_ref().ok();
+        let content = record.usable();
         let lost = content.and_then(|content| lost(content, &record.attachment).ok());
         if let Some(lost) = lost.filter(|lost| !lost.is_empty()) {
             let network = record.network.as_str();
@@ -114,7 +114,7 @@ fn records(inventory: &Inventory, registry: &Registry) -> Result<()> {
         let network = record.network.as_str();
         let state = HeldState::of(record).to_string();
         counts.with_label_values(&[network, &state]).inc();
-        let content = record.content.as_ref().ok();
+        let content = record.usable();
         if let Some(content) = content.filter(|content| content.state != RecordState::Added) {
             let since = oldest.entry(network).or_insert(content.since());
             *since = content.since().min(*since);

@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 use std::thread::sleep;
 
 use anyhow::{Result, ensure};
-use cluster::{Held, Holder, Inventory, StoreError, release_each, until_answered};
+use cluster::{Held, Inventory, release_each, until_answered};
 use kubernetes::Kubernetes;
 
 use super::cluster_row::{Row, print};
 use crate::Context;
 use crate::arguments::NodeForgetArguments;
-use crate::clusters::{Cluster, of_person};
+use crate::clusters::{Cluster, addresses, of_person};
 use crate::output::{joined, warn};
 use crate::owners::without_object;
 
@@ -26,8 +26,9 @@ pub(crate) fn run(arguments: &NodeForgetArguments, context: &Context<'_>) -> Res
     let cluster = Cluster::one(context)?;
     let store = &mut *cluster.open()?;
     let machine = &arguments.machine;
-    let held = held_by(store, |holder| {
-        holder.node == *name && (machine.is_none() || holder.machine == *machine)
+    let held = addresses(store, |held| {
+        let mut holder = held.holder.iter().filter(|holder| holder.node == *name);
+        holder.any(|holder| machine.is_none() || holder.machine == *machine)
     })?;
     let holders = || held.iter().filter_map(|held| held.holder.as_ref());
     let machines: BTreeSet<_> = holders().map(|holder| holder.machine.as_ref()).collect();
@@ -51,7 +52,7 @@ fn of_deleted_nodes(
     arguments: &NodeForgetArguments,
 ) -> Result<Vec<Held>> {
     // The addresses first: a node that is added meanwhile isn't among them.
-    let mut held = held_by(store, |_| true)?;
+    let mut held = addresses(store, |held| held.holder.is_some())?;
     for look in 1..=2 {
         let known = until_answered(store, |store| store.nodes())?;
         ensure!(
@@ -68,30 +69,12 @@ fn of_deleted_nodes(
         of_nodes.extend(without_object(store, of_owners)?);
         held = of_nodes;
         if look == 1 && arguments.yes && !held.is_empty() {
-            let number = held.len();
-            warn(format!(
-                "{number} addresses of nodes without a Node object, or of owners without one: looking again"
-            ));
+            let of_deleted = "addresses of nodes without a Node object, or of owners without one";
+            warn(format!("{} {of_deleted}: looking again", held.len()));
             sleep(arguments.between_looks);
         }
     }
     Ok(held)
-}
-
-/// The addresses of the wanted holders.
-fn held_by(
-    store: &mut dyn Inventory,
-    is_wanted: impl Fn(&Holder) -> bool,
-) -> Result<Vec<Held>, StoreError> {
-    until_answered(store, |store| {
-        let mut wanted = Vec::new();
-        store.addresses(&mut |held| {
-            if held.holder.as_ref().is_some_and(&is_wanted) {
-                wanted.push(held);
-            }
-        })?;
-        Ok(wanted)
-    })
 }
 
 /// Releases these addresses, or only shows them. Each is printed when it is released: what fails is
@@ -107,15 +90,12 @@ fn release(
         holder.map(|holder| Row::new(&held.key, holder, outcome))
     };
     if !arguments.yes {
-        let rows: Vec<Row> = held
-            .iter()
-            .filter_map(|held| row(held, "would-release"))
-            .collect();
+        let shown = held.iter().filter_map(|held| row(held, "would-release"));
+        let rows: Vec<Row> = shown.collect();
         print(&rows, context.output)?;
         if !rows.is_empty() {
-            warn(
-                "if their containers still run, others will get their addresses: --yes releases them",
-            );
+            let risk = "if their containers still run, others will get their addresses";
+            warn(format!("{risk}: --yes releases them"));
         }
         return Ok(!rows.is_empty());
     }

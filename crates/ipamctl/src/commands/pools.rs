@@ -6,21 +6,19 @@ use crate::Context;
 use crate::inventory::{Inventory, Nodes};
 use crate::output::table::Table;
 use crate::output::{joined, warn};
-use crate::usage::{PoolUsage, number, usages};
+use crate::usage::{PoolUsage, count, number, usages};
 
 /// Cells of a bar.
 const BAR: usize = 10;
 
 pub(crate) fn run(network: Option<&str>, context: &Context<'_>) -> Result<bool> {
     let node = &context.node();
-    let inventory = Inventory::read(context, node, Nodes::Counted);
+    let inventory = Inventory::read(node, Nodes::Counted);
     let mut pools = usages(&inventory);
     if let Some(name) = network {
         inventory.must_know(node, name)?;
-        pools.retain(|usage| {
-            let mut networks = usage.networks.iter();
-            usage.pool.as_deref() == Some(name) || networks.any(|network| network == name)
-        });
+        let of_network = |usage: &PoolUsage| usage.networks.iter().any(|network| network == name);
+        pools.retain(|usage| usage.pool.as_deref() == Some(name) || of_network(usage));
     }
     if pools.is_empty() {
         warn("no network's addresses are kept here, and no conflist has a pool");
@@ -31,14 +29,13 @@ pub(crate) fn run(network: Option<&str>, context: &Context<'_>) -> Result<bool> 
 
 fn table(pools: &[PoolUsage]) -> Vec<String> {
     let text = |value: &Option<String>, missing: &str| value.clone().unwrap_or(missing.to_owned());
-    let count = |value: Option<u128>| value.map_or("?".to_owned(), number);
     Table::of(pools)
         .text("NETWORK", |pool| joined(&pool.networks, ","))
         .text("POOL", move |pool| text(&pool.pool, ""))
         .text("RANGES", move |pool| text(&pool.ranges, "not configured"))
-        .number("SIZE", move |pool| count(pool.size))
-        .number("RESERVED", move |pool| count(pool.reserved))
-        .number("FREE", move |pool| count(pool.free))
+        .number("SIZE", |pool| count(pool.size))
+        .number("RESERVED", |pool| count(pool.reserved))
+        .number("FREE", |pool| count(pool.free))
         .number("EXCLUDED", |pool| {
             let excluded = pool.excluded.filter(|excluded| *excluded > 0);
             excluded.map(number).unwrap_or_default()

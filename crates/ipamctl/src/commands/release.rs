@@ -10,7 +10,7 @@ use crate::release::{Done, Outcome, print, release};
 
 pub(crate) fn run(arguments: &ReleaseArguments, context: &Context<'_>) -> Result<bool> {
     let node = &context.node();
-    let inventory = Inventory::read(context, node, Nodes::ThisWithOwners);
+    let inventory = Inventory::read(node, Nodes::ThisWithOwners);
     let all = attachments(&inventory.held);
     let found = select(&all, &arguments.target)?;
     let released = found.into_iter().map(|attachment| {

@@ -52,7 +52,7 @@ struct Delegate<'a> {
 
 pub(crate) fn run(target: &Target, context: &Context<'_>) -> Result<bool> {
     let node = &context.node();
-    let inventory = Inventory::read(context, node, Nodes::ThisWithOwners);
+    let inventory = Inventory::read(node, Nodes::ThisWithOwners);
     let all = attachments(&inventory.held);
     let found = select(&all, target)?;
     let shown: Vec<Shown<'_>> = found.iter().map(|one| Shown::new(one, node)).collect();

@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 
 use super::held::{HeldAddress, HeldState, Place};
 use super::names::Names;
-use crate::output::joined;
+use crate::output::{joined, or};
 
 /// A container's interface on a network; or one address by itself: its reservation names no interface
 /// (an old host-local's, a torn one, one that can't be read), or its attachment's record has others. The keys are documented, and don't change their meaning.
@@ -47,10 +47,8 @@ pub(crate) fn attachments<'a>(
     let mut all: BTreeMap<_, NetworkAttachment<'_>> = BTreeMap::new();
     for held in rows {
         let place: Option<&Place> = held.place.as_deref();
-        let network = held
-            .network
-            .as_deref()
-            .or(place.map(|place| place.name.as_str()));
+        let of_place = place.map(|place| place.name.as_str());
+        let network = held.network.as_deref().or(of_place);
         let Some(network) = network.filter(|_| held.state.is_taken()) else {
             continue;
         };
@@ -88,12 +86,13 @@ impl<'a> NetworkAttachment<'a> {
     pub(crate) fn attachment(&self) -> Result<Attachment, String> {
         let container = self.container.ok_or("its reservation names no container")?;
         let ifname = self.ifname.ok_or("its reservation names no interface")?;
-        let wrong = |text: &str, what: &str, error| format!("{text:?} is not {what}: {error}");
         let id = container.parse();
-        let parsed = ifname.parse();
+        let id = id.map_err(|error| format!("{container:?} is not a container ID: {error}"))?;
+        let name = ifname.parse();
+        let name = name.map_err(|error| format!("{ifname:?} is not an interface name: {error}"))?;
         Ok(Attachment {
-            container_id: id.map_err(|error| wrong(container, "a container ID", error))?,
-            ifname: parsed.map_err(|error| wrong(ifname, "an interface name", error))?,
+            container_id: id,
+            ifname: name,
         })
     }
 
@@ -103,10 +102,7 @@ impl<'a> NetworkAttachment<'a> {
 
     /// The addresses in one text; `none` if there are none.
     pub(crate) fn ips_text(&self, none: &str) -> String {
-        match joined(self.ips(), ", ") {
-            text if text.is_empty() => none.to_owned(),
-            text => text,
-        }
+        or(joined(self.ips(), ", "), none)
     }
 
     /// True for an attachment of `docker-ipam-delegated`, which no runtime's list names: by its
@@ -121,13 +117,10 @@ impl<'a> NetworkAttachment<'a> {
 
     /// The two records of the attachment in different folders, if there are two.
     pub(crate) fn two_records(&self) -> Option<String> {
-        let (first, second) = (
-            self.record?.file.display(),
-            self.second_record?.file.display(),
-        );
-        Some(format!(
-            "it has two records; remove the wrong one: {first} or {second}"
-        ))
+        let both = [self.record?, self.second_record?];
+        let [first, second] = both.map(|record| record.file.display());
+        let advice = "it has two records; remove the wrong one";
+        Some(format!("{advice}: {first} or {second}"))
     }
 
     /// True for an address that the attachment's record doesn't name.
@@ -137,7 +130,7 @@ impl<'a> NetworkAttachment<'a> {
 
     /// The content of its record, if it has a usable one.
     pub(crate) fn content(&self) -> Option<&AttachmentRecord> {
-        self.record?.content.as_ref().ok()
+        self.record?.usable()
     }
 
     /// The time of the last ADD, DEL or reservation; `None` if one of these times is unknown.

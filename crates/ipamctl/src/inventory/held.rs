@@ -13,6 +13,7 @@ use reservations::State;
 use reservations::view::{self, ListedAddress};
 use serde::{Serialize, Serializer};
 
+use super::Key;
 use super::names::Names;
 use super::stored::Stored;
 use crate::output::times;
@@ -104,7 +105,7 @@ impl HeldAddress {
         record: &Arc<ListedRecord>,
         is_lost: impl Fn(IpAddr) -> bool,
     ) -> Vec<Self> {
-        let content = record.content.as_ref().ok();
+        let content = record.usable();
         let held = |ip| {
             let mut row = Self {
                 ip,
@@ -130,10 +131,16 @@ impl HeldAddress {
         ips.into_iter().map(|ip| held(Some(ip))).collect()
     }
 
+    /// The attachment, if it is known.
+    pub(super) fn key(&self) -> Option<Key<'_>> {
+        let (network, container) = (self.network.as_deref()?, self.container.as_deref()?);
+        Some((network, container, self.ifname.as_deref()?))
+    }
+
     pub(super) fn set_record(&mut self, record: &Arc<ListedRecord>) {
         self.record = Some(Arc::clone(record));
         self.state = HeldState::of(record);
-        if let Ok(content) = &record.content {
+        if let Some(content) = record.usable() {
             self.names = Names::of(content);
         }
     }

@@ -3,14 +3,13 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chain::record::{AttachmentRecord, ListedRecord, RecordState, record_of};
 use cni::{IpConfig, IpamResult};
 use conflist::Problem;
 
-use super::held::HeldAddress;
 use super::key;
 use crate::network::Network;
 use crate::node::Node;
@@ -33,7 +32,7 @@ impl<'a> Leftovers<'a> {
         let conflists = node.conflists.iter();
         let all = conflists.flat_map(|conflist| Network::each_of(conflist, &node.environment));
         let read = node.state_dirs();
-        let state_dirs = all.map(|(_, network)| network.state_dir);
+        let state_dirs = all.filter_map(|(_, network)| Some(network.ok()?.state_dir));
         Self {
             ambiguous,
             state_dirs: state_dirs.filter(|dir| !read.contains(dir)).collect(),
@@ -43,33 +42,28 @@ impl<'a> Leftovers<'a> {
 
     /// True if the only record of the reservation's attachment is whole, and has other addresses. It
     /// is read again: since it was listed, the container may have been started again.
-    pub(super) fn has(&self, row: &HeldAddress, record: &ListedRecord) -> bool {
-        let Some(ip) = row.ip else {
-            return false;
-        };
-        // Most records name the address, in its usual spelling: they needn't be parsed.
-        let usual = format!("\"{ip}/");
-        let has_others = |record: &ListedRecord| {
-            let Ok(content) = &record.content else {
-                return false;
-            };
-            let mut results = content.delegates.iter().filter_map(|of| of.result.as_ref());
-            if results.any(|result| result.get().contains(&usual)) {
-                return false;
-            }
-            let ips = recorded_ips(content).unwrap_or_default();
-            !ips.is_empty() && !ips.contains(&ip.to_canonical())
-        };
-        if self.is_unknown || !has_others(record) || self.ambiguous.contains(&key(record)) {
+    pub(super) fn has(&self, ip: IpAddr, record: &ListedRecord) -> bool {
+        if self.is_unknown || !has_others(record, ip) || self.ambiguous.contains(&key(record)) {
             return false;
         }
-        let (network, attachment) = (&record.network, &record.attachment);
-        let is_recorded = |dir: &PathBuf| !matches!(record_of(dir, network, attachment), Ok(None));
-        let state_dir = record.file.ancestors().nth(2);
-        let now = state_dir.map(|dir| record_of(dir, network, attachment));
-        matches!(now, Some(Ok(Some(now))) if has_others(&now))
-            && !self.state_dirs.iter().any(is_recorded)
+        let read = |dir: &Path| record_of(dir, &record.network, &record.attachment);
+        let mut others = self.state_dirs.iter();
+        matches!(read(record.state_dir()), Ok(Some(now)) if has_others(&now, ip))
+            && others.all(|dir| matches!(read(dir), Ok(None)))
     }
+}
+
+/// True if the record of an ADD that has ended has addresses, and not this one.
+fn has_others(record: &ListedRecord, ip: IpAddr) -> bool {
+    // Most records name the address, in its usual spelling: they needn't be parsed.
+    let usual = format!("\"{ip}/");
+    let is_named = |content: &AttachmentRecord| {
+        let mut results = content.delegates.iter().filter_map(|of| of.result.as_ref());
+        results.any(|result| result.get().contains(&usual))
+    };
+    let unnamed = record.usable().filter(|content| !is_named(content));
+    let ips = unnamed.and_then(recorded_ips).unwrap_or_default();
+    !ips.is_empty() && !ips.contains(&ip.to_canonical())
 }
 
 /// The addresses that any delegate of an ADD has answered; `None` if the ADD has not ended, or an
@@ -78,12 +72,8 @@ fn recorded_ips(record: &AttachmentRecord) -> Option<HashSet<IpAddr>> {
     let mut ips = HashSet::new();
     for delegate in &record.delegates {
         let result = IpamResult::read("result", delegate.result.as_deref()?).ok()?;
-        ips.extend(
-            result
-                .ips
-                .iter()
-                .map(|config| IpConfig::ip(config).to_canonical()),
-        );
+        let answered = result.ips.iter().map(IpConfig::ip);
+        ips.extend(answered.map(|ip| ip.to_canonical()));
     }
     (record.state == RecordState::Added).then_some(ips)
 }

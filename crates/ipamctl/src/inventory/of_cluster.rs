@@ -14,7 +14,7 @@ use super::held::{HeldAddress, HeldState, Place};
 use super::names::Names;
 use super::stored::Stored;
 use super::{Inventory, Nodes};
-use crate::clusters::Cluster;
+use crate::clusters::{Cluster, addresses};
 use crate::pools::{PlacedPool, space_of};
 
 impl Inventory {
@@ -26,7 +26,10 @@ impl Inventory {
     pub(super) fn read_cluster(&mut self, cluster: &Arc<Cluster>, nodes: Nodes) -> Result<()> {
         let store = &mut *cluster.open()?;
         self.read_pools(cluster, store)?;
-        let mut spaces = Spaces::of(cluster);
+        let mut spaces = Spaces {
+            cluster,
+            places: HashMap::new(),
+        };
         let first = self.held.len();
         match (nodes, &cluster.node) {
             (Nodes::Counted, _) => {
@@ -46,24 +49,17 @@ impl Inventory {
                 self.held.extend(spaces.stored(store, all));
             }
             (Nodes::This | Nodes::ThisWithOwners, node) => {
-                let is_wanted = |held: &Held| {
+                let all = addresses(store, |held| {
                     let holder = held.holder.as_ref();
                     node.as_ref().is_none_or(|node| {
                         holder.is_some_and(|of| of.owner.is_some() || of.node == node.name)
                     })
-                };
-                let all = until_answered(store, |store| {
-                    let mut all = Vec::new();
-                    store.addresses(&mut |held| all.extend(Some(held).filter(is_wanted)))?;
-                    Ok(all)
                 })?;
                 self.held.extend(spaces.stored(store, all));
             }
         }
-        self.held[first..].sort_unstable_by(|one, other| {
-            let key = |row: &HeldAddress| row.place.as_ref().map(|place| place.name.clone());
-            (key(one), one.ip).cmp(&(key(other), other.ip))
-        });
+        let space = |row: &HeldAddress| row.place.as_ref().map(|place| place.name.clone());
+        self.held[first..].sort_unstable_by_key(|row| (space(row), row.ip));
         Ok(())
     }
 
@@ -90,12 +86,7 @@ struct Spaces<'c> {
     places: HashMap<Option<NetworkName>, Arc<Place>>,
 }
 
-impl<'c> Spaces<'c> {
-    fn of(cluster: &'c Arc<Cluster>) -> Self {
-        let places = HashMap::new();
-        Self { cluster, places }
-    }
-
+impl Spaces<'_> {
     fn place(&mut self, space: Option<&NetworkName>) -> Arc<Place> {
         let new = || Place {
             path: PathBuf::from(self.cluster.place(space)),

@@ -3,10 +3,8 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use shlex::Quoter;
-
 use crate::inventory::NetworkAttachment;
-use crate::output::is_plain;
+use crate::output::{is_plain, quoted};
 
 /// The command, with the whole container ID, the network and the interface. An address takes the
 /// place of an ID that is missing, that looks like an address, whose interface is unknown, or whose
@@ -37,11 +35,4 @@ pub(crate) fn release_command(ipamctl: &str, attachment: &NetworkAttachment<'_>)
     }
     words.push(target);
     format!("{ipamctl} {}", quoted(&words))
-}
-
-/// The words with quotes where a shell needs them, separated by spaces.
-pub(crate) fn quoted(words: &[Cow<'_, str>]) -> String {
-    let quoter = Quoter::new().allow_nul(true);
-    let quoted = quoter.join(words.iter().map(|word| &**word));
-    quoted.expect("only a NUL can't be quoted")
 }
