@@ -25,10 +25,13 @@ fn id(start: &str) -> String {
     format!("{start:0<64}")
 }
 
+/// The delegates of most networks.
+const OURS: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
+
 /// The network of these tests, with a conflist.
 fn network(sandbox: &Sandbox) -> Value {
     let ranges = json!({"ranges": [[{"subnet": "10.77.0.0/24", "exclude": ["10.77.0.64/28"]}]]});
-    let config = sandbox.config("1.0.0", &["ipam-ds-ranges", "ipam-da-host-local"], &ranges);
+    let config = sandbox.config("1.0.0", &OURS, &ranges);
     sandbox.write_conflist("10-testnet.conflist", &config);
     config
 }
@@ -56,6 +59,12 @@ fn add(sandbox: &Sandbox, config: &Value, container: &str, netns: &str) {
 fn json_of(sandbox: &Sandbox, words: &[&str]) -> Value {
     let output = sandbox.ipamctl(words).args(["--json"]).run();
     serde_json::from_str(&output.stdout).unwrap_or_else(|e| panic!("{words:?}: {e}\n{output:?}"))
+}
+
+/// Runs `gc` or `leaks` with this list of valid containers, which may be of any age.
+fn with_list(sandbox: &Sandbox, command: &str, list: &str) -> Output {
+    let words = [command, "--older-than", "0s", "--yes", "--valid", "-"];
+    sandbox.ipamctl(&words).stdin(list).run()
 }
 
 /// An existing namespace, which isn't the host's own network namespace.

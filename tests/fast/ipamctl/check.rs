@@ -5,7 +5,7 @@ use std::fs;
 use harness::{Sandbox, needs};
 use serde_json::{Value, json};
 
-use super::{json_of, network, status};
+use super::{OURS, json_of, network, status};
 
 /// A sandbox whose main plugins are installed and support every version.
 pub(super) fn sandbox() -> Sandbox {
@@ -55,8 +55,6 @@ fn assert_found(version: &str, delegates: &[&str], ipam: &Value, plugin: &Value,
     assert_eq!(keys(&sandbox), [key]);
     assert_eq!(status(&sandbox.ipamctl(&["check"]).run()), Some(1));
 }
-
-pub(super) const OURS: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
 
 #[test]
 fn each_trap_is_found_and_its_key_named() {

@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use harness::{Output, Sandbox, needs};
 use serde_json::{Value, json};
 
-use super::check::{OURS, keys, sandbox};
-use super::{json_of, network, status};
+use super::check::{keys, sandbox};
+use super::{OURS, json_of, network, status};
 
 /// Writes a conflist of these plugins.
 fn write_list(sandbox: &Sandbox, file: &str, version: &str, plugins: &Value) {

@@ -5,8 +5,8 @@ use std::fs;
 use harness::Sandbox;
 use serde_json::{Value, json};
 
-use super::check::{OURS, keys, sandbox};
-use super::{GONE, THERE, add, json_of};
+use super::check::{keys, sandbox};
+use super::{GONE, OURS, THERE, add, json_of};
 
 const RULES: [&str; 2] = ["ipam-ds-rules", "ipam-da-host-local"];
 

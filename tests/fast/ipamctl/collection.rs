@@ -10,7 +10,7 @@ use harness::Sandbox;
 use harness::waiting::{kill_all, wait_for};
 use serde_json::{Value, json};
 
-use super::{GONE, HOSTS, THERE, add, id, json_of, network, status};
+use super::{GONE, HOSTS, OURS, THERE, add, id, json_of, network, status, with_list};
 
 /// The output of `leaks`: containers and evidence.
 pub(super) fn leaks(sandbox: &Sandbox, words: &[&str]) -> Vec<(String, Value)> {
@@ -55,20 +55,9 @@ fn without_record_and_list_nothing_is_known_and_that_is_said() {
         [("c1".to_owned(), json!(["unknown"]))]
     );
     assert_eq!(status(&sandbox.ipamctl(&["leaks"]).run()), Some(0));
-    let list = |ids: &str| {
-        let words = [
-            "leaks",
-            "--yes",
-            "--json",
-            "--older-than",
-            "0s",
-            "--valid",
-            "-",
-        ];
-        sandbox.ipamctl(&words).stdin(ids).run().stdout
-    };
-    assert_eq!(list("c1\n").trim(), "[]");
-    assert!(list("c2\n").contains("not-valid"));
+    let of_list = |ids: &str| with_list(&sandbox, "leaks", ids).stdout;
+    assert!(of_list(" c1 \r\n").contains("No leak is known."));
+    assert!(of_list("c2\n").contains("not among the valid containers"));
     // A container that was created just now may be missing in the list.
     let young = sandbox.ipamctl(&["leaks", "--yes", "--json", "--valid", "-"]);
     assert!(!young.stdin("c2\n").run().stdout.contains("not-valid"));
@@ -84,10 +73,7 @@ fn an_add_that_was_killed_long_ago_is_a_leak() {
         .call("ipam-delegated", "ADD", &config)
         .container(&id("a1"));
     let running = call.env("CNI_NETNS", THERE).start();
-    let record = sandbox
-        .state_dir()
-        .join("testnet")
-        .join(format!("{}:eth0.json", id("a1")));
+    let record = record_of(&sandbox.state_dir(), &id("a1"));
     wait_for(|| fs::metadata(&record).is_ok_and(|metadata| metadata.len() > 0));
     sandbox.write_conflist("10-testnet.conflist", &config);
     // The ADD is recent, and running.
@@ -125,9 +111,8 @@ fn make_old(file: &Path) {
 fn gc_without_a_list_repeats_a_del_that_failed_and_nothing_else() {
     let flag = r#"[ $CNI_COMMAND != DEL ] || [ -e "$0.works" ] || exit 1; sed 's/.*"prevResult":\({.*}\)}$/\1/'"#;
     let sandbox = Sandbox::default().with_script("flaky", flag);
-    let ranges = json!({"ranges": [[{"subnet": "10.77.0.0/24"}]]});
-    let delegates = ["ipam-ds-ranges", "ipam-da-host-local", "flaky"];
-    let config = sandbox.config("1.0.0", &delegates, &ranges);
+    let mut config = network(&sandbox);
+    config["ipam"]["delegates"] = json!([OURS[0], OURS[1], "flaky"]);
     sandbox.write_conflist("10-testnet.conflist", &config);
     add(&sandbox, &config, &id("a1"), GONE);
     add(&sandbox, &config, &id("a2"), GONE);
@@ -223,6 +208,7 @@ fn gc_refuses_a_list_that_names_nothing_that_is_there() {
     }
     gc("", &["--yes"]);
     assert_eq!(sandbox.reserved("testnet").len(), 0);
+    assert_eq!(status(&gc(&id("a1"), &[])), Some(0));
 }
 
 #[test]
@@ -247,19 +233,10 @@ fn gc_compares_ages_with_the_time_of_the_list() {
     let config = network(&sandbox);
     let list = sandbox.root().join("valid");
     fs::write(&list, id("a1")).unwrap();
-    let an_hour_ago = SystemTime::now() - Duration::from_secs(3_600);
-    let opened = fs::File::options().append(true).open(&list).unwrap();
-    opened.set_modified(an_hour_ago).unwrap();
+    make_old(&list);
     add(&sandbox, &config, &id("a2"), HOSTS);
-    let words = [
-        "gc",
-        "--yes",
-        "--older-than",
-        "0s",
-        "--valid",
-        list.to_str().unwrap(),
-    ];
-    let output = sandbox.ipamctl(&words).run();
+    let gc = sandbox.ipamctl(&["gc", "--yes", "--older-than", "0s", "--valid"]);
+    let output = gc.args([&list]).run();
     assert!(
         output.stdout.contains("kept: it is younger than"),
         "{output:?}"
@@ -280,8 +257,7 @@ fn a_time_in_the_future_keeps_nothing_whose_namespace_is_gone() {
         let in_a_day = SystemTime::now() + Duration::from_secs(86_400);
         file.unwrap().set_modified(in_a_day).unwrap();
     }
-    let words = ["gc", "--yes", "--older-than", "0s", "--valid", "-"];
-    let output = sandbox.ipamctl(&words).stdin("").run();
+    let output = with_list(&sandbox, "gc", "");
     assert_eq!(sandbox.reserved("testnet"), ["10.77.0.9"], "{output:?}");
     let why = "its time is in the future";
     assert!(output.stdout.contains(why), "{output:?}");

@@ -8,6 +8,7 @@ use harness::{Sandbox, needs, repository};
 use serde_json::{Value, json};
 
 use super::check_lists::as_nobody;
+use super::collection::record_of;
 use super::{GONE, THERE, add, id, json_of, network, status};
 
 #[test]
@@ -145,10 +146,7 @@ fn a_record_of_a_newer_version_is_shown_as_such() {
     let sandbox = Sandbox::default();
     let config = network(&sandbox);
     add(&sandbox, &config, &id("a1"), THERE);
-    let record = sandbox
-        .state_dir()
-        .join("testnet")
-        .join(format!("{}:eth0.json", id("a1")));
+    let record = record_of(&sandbox.state_dir(), &id("a1"));
     let content = fs::read_to_string(&record).unwrap();
     fs::write(&record, content.replacen("\"format\":", "\"format\":9", 1)).unwrap();
     assert_eq!(json_of(&sandbox, &["ls"])[0]["state"], "broken-record");

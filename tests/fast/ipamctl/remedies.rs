@@ -7,7 +7,7 @@ use std::process::Command;
 use harness::Sandbox;
 use serde_json::json;
 
-use super::{GONE, THERE, add, id, json_of, network, status};
+use super::{GONE, OURS, THERE, add, id, json_of, network, status};
 
 /// Writes a reservation without a record.
 fn reserve(sandbox: &Sandbox, network: &str, ip: &str, content: &str) {
@@ -119,9 +119,8 @@ fn a_release_has_one_bound_for_all_delegates() {
     let sandbox = Sandbox::default()
         .with_script(names[0], hangs)
         .with_script(names[1], hangs);
-    let ranges = json!({"ranges": [[{"subnet": "10.77.0.0/24"}]]});
-    let delegates = [&["ipam-ds-ranges", "ipam-da-host-local"], &names[..]].concat();
-    let config = sandbox.config("1.0.0", &delegates, &ranges);
+    let mut config = network(&sandbox);
+    config["ipam"]["delegates"] = json!([OURS, names].concat());
     sandbox.write_conflist("10-testnet.conflist", &config);
     add(&sandbox, &config, &id("a1"), GONE);
     // The delegates before these use a part of the time, on any machine.

@@ -9,7 +9,7 @@ use harness::Sandbox;
 use serde_json::{Value, json};
 
 use super::collection::{leaks, record_of};
-use super::{GONE, HOSTS, THERE, add, id, json_of, network, status};
+use super::{GONE, HOSTS, THERE, add, id, json_of, network, status, with_list};
 
 #[test]
 fn a_container_in_no_list_whose_namespace_is_there_is_left_and_shown_with_its_command() {
@@ -17,10 +17,7 @@ fn a_container_in_no_list_whose_namespace_is_there_is_left_and_shown_with_its_co
     let config = network(&sandbox);
     // A build step is in no list.
     add(&sandbox, &config, "buildah-buildah1", THERE);
-    let run = |command: &str| {
-        let words = [command, "--older-than", "0s", "--yes", "--valid", "-"];
-        sandbox.ipamctl(&words).stdin(id("a1")).run().stdout
-    };
+    let run = |command: &str| with_list(&sandbox, command, &id("a1")).stdout;
     let kept = run("gc");
     assert!(
         kept.contains("kept: its network namespace /proc/self/ns/uts is there"),
@@ -45,8 +42,7 @@ fn the_hosts_own_namespace_keeps_no_container_that_the_list_does_not_name() {
     let config = network(&sandbox);
     add(&sandbox, &config, &id("a1"), HOSTS);
     assert_eq!(leaks(&sandbox, &[]), [(id("a1"), json!(["unknown"]))]);
-    let gc = sandbox.ipamctl(&["gc", "--older-than", "0s", "--yes", "--valid", "-"]);
-    let output = gc.stdin(id("a2")).run();
+    let output = with_list(&sandbox, "gc", &id("a2"));
     assert!(output.stdout.contains(": released"), "{output:?}");
     assert_eq!(sandbox.reserved("testnet"), [""; 0]);
 }
@@ -63,9 +59,8 @@ fn an_address_that_its_attachments_record_does_not_name_is_released_by_a_person_
     assert_eq!(rows.as_array().unwrap().len(), 1, "{rows}");
     assert_eq!(rows[0]["addresses"], json!(["10.77.0.2"]));
     assert_eq!(rows[0]["evidence"], json!(["other-addresses"]));
-    let words = ["gc", "--older-than", "0s", "--yes", "--valid", "-"];
     for list in [id("a1"), id("a2")] {
-        sandbox.ipamctl(&words).stdin(list).run();
+        with_list(&sandbox, "gc", &list);
         assert_eq!(sandbox.reserved("testnet").len(), 2);
     }
     // Another plugin of the conflist may hold it.
@@ -106,8 +101,7 @@ fn a_list_that_is_cut_off_within_an_id_releases_nothing() {
     }
     let list = format!("{}\n{}", id("a1"), &id("a2")[..40]);
     for command in ["gc", "leaks"] {
-        let words = [command, "--older-than", "0s", "--yes", "--valid", "-"];
-        let refused = sandbox.ipamctl(&words).stdin(list.as_str()).run();
+        let refused = with_list(&sandbox, command, &list);
         assert_eq!(status(&refused), Some(2), "{refused:?}");
         assert!(refused.stderr.contains(&id("a2")), "{refused:?}");
         assert_eq!(sandbox.reserved("testnet").len(), 2);
