@@ -34,7 +34,7 @@ use crate::network::network_driver::NetworkDriver;
 const CONNECTIONS: usize = 1024;
 
 /// Runs the daemon until it gets SIGTERM or SIGINT.
-pub fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     let arguments = CommandLine::parse();
     tracing_subscriber::fmt()
         .with_writer(io::stderr)
