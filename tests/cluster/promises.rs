@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use harness::{Flavour, Sandbox};
 use serde_json::{Value, json};
 
 use crate::pool_cluster::{PoolCluster, Promise};
@@ -48,6 +49,10 @@ pub(crate) const PROMISES: &[Promise] = &[
     (
         "what fails while the engine is away is made up for later",
         what_fails_while_the_engine_is_away_is_made_up_for_later,
+    ),
+    (
+        "the verbose log says who had an address",
+        the_verbose_log_says_who_had_an_address,
     ),
 ];
 
@@ -240,4 +245,37 @@ fn what_fails_while_the_engine_is_away_is_made_up_for_later(cluster: &mut dyn Po
     cluster.del("c1", &config).nothing();
     assert_eq!(cluster.addresses(), Vec::<String>::new());
     assert_eq!(fs::read_dir(records).map_or(0, Iterator::count), 0);
+}
+
+/// In the lines that the operations page looks for.
+fn the_verbose_log_says_who_had_an_address(cluster: &mut dyn PoolCluster) {
+    let verbose = Sandbox::new(Flavour::Verbose).with_network_plugins(Flavour::Verbose);
+    let config = cluster.config("n1", &small());
+    let call = |plugin: &str, command: &str, config: &Value| {
+        let args = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-1";
+        let call = verbose.call(plugin, command, config);
+        call.env("CNI_ARGS", args).run()
+    };
+    let of_log = |word: &str, ip: &str| {
+        let log = verbose.log(cluster.allocator());
+        let mut lines = log.lines().rev();
+        let text = format!(": {word} ip={ip} ");
+        let line = lines.find(|line| line.contains(&text));
+        line.unwrap_or_else(|| panic!("{text}\n{log}")).to_owned()
+    };
+    let ip = &call("ipam-delegated", "ADD", &config).ips()[0];
+    call("ipam-delegated", "DEL", &config).nothing();
+    for line in [of_log("reserved", ip), of_log("released", ip)] {
+        assert!(line.contains("K8S_POD_NAME=web-1: "), "{line}");
+        assert!(line.contains(" container=c1 ifname=eth0"), "{line}");
+    }
+    // GC, which has no CNI_ARGS, takes the pod from the holder.
+    let mut alone = config.clone();
+    let pools = &config["ipam"]["pools"];
+    alone["prevResult"] = json!({"cniVersion": "1.1.0", "ips": [], "pools": pools});
+    let ip = &call(cluster.allocator(), "ADD", &alone).ips()[0];
+    alone["cni.dev/valid-attachments"] = json!([]);
+    call(cluster.allocator(), "GC", &alone).nothing();
+    let line = of_log("released", ip);
+    assert!(line.contains("pod=\"web-1\""), "{line}");
 }
