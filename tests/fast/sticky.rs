@@ -84,8 +84,8 @@ fn a_pool_with_an_owner_is_refused_by_name_and_status_says_so_if_each_rule_has_o
     let status = sandbox.call("ipam-delegated", "STATUS", &config).run();
     assert!(!status.status.success(), "{status:?}");
     assert!(status.stdout.contains("owner"), "{status:?}");
-    config["ipam"]["rules"][0]["when"] = json!({"NAME": "web"});
-    config["ipam"]["rules"][1] = json!({"pools": ["pool"]});
+    let of_web = json!({"when": {"NAME": "web"}, "pools": ["pool"], "owner": "pods/prod/web"});
+    config["ipam"]["rules"] = json!([of_web, {"pools": ["pool"]}]);
     run(&sandbox, "ADD", &config, Some("other"), "c2").result();
     let status = sandbox.call("ipam-delegated", "STATUS", &config).run();
     assert!(status.status.success(), "{status:?}");
