@@ -42,7 +42,7 @@ fn of_rule(catalogue: &Catalogue, rule: &Rule) -> Result<Vec<Vec<Object>>, Error
             return never(key, &why);
         }
     }
-    let choice = Choice::for_any_container(catalogue, rule)?;
+    let choice = Choice::for_any_container(&catalogue.pools, rule)?;
     let mut certain = choice.entries()?;
     // A fact may be an address that is excluded for all others.
     if rule.ips().iter().any(|(_, requested)| !requested.is_pin()) {
@@ -60,6 +60,7 @@ fn of_rule(catalogue: &Catalogue, rule: &Rule) -> Result<Vec<Vec<Object>>, Error
         let chosen = |pool: &CataloguePool| choice.pools().any(|other| other.name == pool.name);
         let named = catalogue
             .pools
+            .all()
             .iter()
             .filter(|pool| template.may_be(pool.name.as_str()));
         let named: Vec<&CataloguePool> = named.filter(|pool| !chosen(pool)).collect();

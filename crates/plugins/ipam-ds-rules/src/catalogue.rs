@@ -1,32 +1,20 @@
 //! The catalogue: all pools and rules, verified together.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::path::PathBuf;
 
 use cni::{Error, NetworkConfig, Object};
-use ipam::{Disjoint, Facts, Interval, Pool, Pools, refuse_missing_gateway};
+use ipam::Facts;
 
 use crate::choice::{self, Choice};
-use crate::pool::CataloguePool;
+use crate::named_pools::NamedPools;
 use crate::rule::Rule;
 use crate::source::Source;
 
-/// All pools in the order of their definitions, and all rules in the order in which they are
-/// tried.
-#[derive(Clone, Debug, Default)]
+/// All pools, and all rules in the order in which they are tried.
+#[derive(Clone, Debug)]
 pub(crate) struct Catalogue {
-    pub(crate) pools: Vec<CataloguePool>,
-    /// Index of the pool of each name.
-    pub(crate) by_name: BTreeMap<String, usize>,
-    /// Index of the pool of each address.
-    by_address: Disjoint,
+    pub(crate) pools: NamedPools,
     pub(crate) rules: Vec<Rule>,
-    /// The addresses that rules request by a text without facts, or for replicas. Each pool of the
-    /// catalogue gives them on a rule's request only.
-    pub(crate) pinned: Vec<Interval>,
-    /// Where pools are looked for, for messages.
-    places: String,
 }
 
 impl Catalogue {
@@ -41,11 +29,7 @@ impl Catalogue {
         let ipam = config.ipam()?;
         let folder = ipam.absolute_path("ipam", "poolsDir")?;
         let catalogue = Self::read(Source::all(&ipam)?, folder)?;
-        for CataloguePool { path, ranges, .. } in &catalogue.pools {
-            if let Some(ranges) = ranges {
-                refuse_missing_gateway(path, ranges, config)?;
-            }
-        }
+        catalogue.pools.refuse_missing_gateways(config)?;
         Ok(catalogue)
     }
 
@@ -60,14 +44,16 @@ impl Catalogue {
             Some(_) => format!("ipam.pools or in {}", files.join(", ")),
         };
         let mut catalogue = Self {
-            places,
-            ..Self::default()
+            pools: NamedPools::new(places),
+            rules: Vec::new(),
         };
         for source in &sources {
             for (name, written) in source.pools.iter() {
                 let path = format!("{}pools.{name}", source.prefix);
                 let written: Option<Object> = cni::read(&path, written)?;
-                catalogue.add_pool(path, name, written.unwrap_or_default())?;
+                catalogue
+                    .pools
+                    .add(path, name, written.unwrap_or_default())?;
             }
         }
         for Source { prefix, rules, .. } in sources {
@@ -78,34 +64,6 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    fn add_pool(&mut self, path: String, name: &str, written: Object) -> Result<(), Error> {
-        let at = self.pools.len();
-        match self.by_name.entry(name.to_owned()) {
-            Entry::Vacant(entry) => entry.insert(at),
-            Entry::Occupied(entry) => {
-                let earlier = &self.pools[*entry.get()].path;
-                return Err(Error::config(format!(
-                    "{path} is defined twice, the first time as {earlier}"
-                )));
-            }
-        };
-        let pool = CataloguePool::read(path, name, written)?;
-        if let Some(ranges) = &pool.ranges
-            && let Err(earlier) = self.by_address.add(ranges, at)
-        {
-            let earlier = &self.pools[earlier];
-            return Err(Error::config(match &earlier.ranges {
-                Some(other) => format!(
-                    "{}: {ranges} overlaps {other} of {}",
-                    pool.path, earlier.path
-                ),
-                None => format!("{}: {ranges} overlaps {}", pool.path, earlier.path),
-            }));
-        }
-        self.pools.push(pool);
-        Ok(())
-    }
-
     /// Adds a rule behind the others. All pools are there already.
     fn add_rule(&mut self, rule: Rule) -> Result<(), Error> {
         if let Some(earlier) = self.rules.last().filter(|rule| rule.always_holds()) {
@@ -114,20 +72,10 @@ impl Catalogue {
                 rule.path, earlier.path
             )));
         }
-        let pinned = Choice::for_any_container(self, &rule)?.pinned()?;
-        self.pinned.extend(pinned);
+        let pinned = Choice::for_any_container(&self.pools, &rule)?.pinned()?;
+        self.pools.pinned.extend(pinned);
         self.rules.push(rule);
         Ok(())
-    }
-
-    /// The pool of this name.
-    ///
-    /// # Errors
-    ///
-    /// Where it isn't.
-    pub(crate) fn pool(&self, name: &str) -> Result<&CataloguePool, String> {
-        let pool = self.by_name.get(name).map(|at| &self.pools[*at]);
-        pool.ok_or_else(|| format!("there is no pool {name:?} in {}", self.places))
     }
 
     /// The first rule that holds for a container with these facts.
@@ -145,28 +93,6 @@ impl Catalogue {
                 "no rule of ipam.rules and ipam.poolsDir holds for {facts}"
             ))
         })
-    }
-
-    /// Refuses a pool of `prevResult` that overlaps with any pool of the catalogue. Otherwise an
-    /// address of both would be given twice, and a pinned address would not be protected.
-    ///
-    /// # Errors
-    ///
-    /// Code 7, naming both pools.
-    pub(crate) fn refuse_overlaps(&self, config: &NetworkConfig) -> Result<(), Error> {
-        for (path, entry) in Pools::of_call(config)?.each() {
-            if !Pool::has_ranges(&entry) {
-                continue;
-            }
-            let ranges = ipam::ranges_of_pool(&path, &entry)?;
-            if let Err(at) = self.by_address.clone().add(&ranges, 0) {
-                let ours = &self.pools[at].name;
-                return Err(Error::config(format!(
-                    "{path}: {ranges} overlaps pool {ours} of the catalogue"
-                )));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -300,12 +226,16 @@ mod tests {
             &[],
         )
         .unwrap();
-        let pinned = catalogue.pinned.iter().map(|ips| ips.first().to_string());
+        let pinned = catalogue
+            .pools
+            .pinned
+            .iter()
+            .map(|ips| ips.first().to_string());
         assert_eq!(
             pinned.collect::<Vec<_>>(),
             ["fd00::5", "10.0.0.5", "10.0.0.6", "192.0.2.1", "10.0.0.8"]
         );
-        assert_eq!(catalogue.pinned[4].size(), 4);
+        assert_eq!(catalogue.pools.pinned[4].size(), 4);
     }
 
     proptest! {

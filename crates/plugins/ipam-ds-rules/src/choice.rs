@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use cni::{Error, Excerpt, Object, code};
 use ipam::{Facts, Interval, LONGEST_STICKY_KEY, RangeSet, RequestedAddress, overflow};
 
-use crate::catalogue::Catalogue;
+use crate::named_pools::NamedPools;
 use crate::pool::CataloguePool;
 use crate::requested::Requested;
 use crate::rule::{Key, Rule};
@@ -15,7 +15,7 @@ use crate::template::Template;
 /// The pools that a rule chooses.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice<'a> {
-    catalogue: &'a Catalogue,
+    all: &'a NamedPools,
     pub(crate) rule: &'a Rule,
     chosen: Vec<Chosen<'a>>,
     sticky: Option<String>,
@@ -53,11 +53,11 @@ impl<'a> Choice<'a> {
     /// Code 7, naming rule and key: a fact in a template is missing; an unknown pool; a
     /// requested address that no pool can give. Code 111 for an address that another rule pins.
     pub(crate) fn for_container(
-        catalogue: &'a Catalogue,
+        all: &'a NamedPools,
         rule: &'a Rule,
         facts: &Facts,
     ) -> Result<Self, Error> {
-        let mut choice = Self::of_texts(catalogue, rule, |key, template| {
+        let mut choice = Self::of_texts(all, rule, |key, template| {
             expand(rule, key, template, facts).map(|text| Some(text.into()))
         })?;
         choice.sticky = bounded(rule, Key::Sticky, rule.sticky.as_ref(), facts)?;
@@ -70,11 +70,8 @@ impl<'a> Choice<'a> {
     /// # Errors
     ///
     /// As [`Self::for_container`].
-    pub(crate) fn for_any_container(
-        catalogue: &'a Catalogue,
-        rule: &'a Rule,
-    ) -> Result<Self, Error> {
-        let mut choice = Self::of_texts(catalogue, rule, |_, template| {
+    pub(crate) fn for_any_container(all: &'a NamedPools, rule: &'a Rule) -> Result<Self, Error> {
+        let mut choice = Self::of_texts(all, rule, |_, template| {
             Ok(template.literal().map(Cow::from))
         })?;
         // An allocator that knows no owners refuses any.
@@ -84,12 +81,12 @@ impl<'a> Choice<'a> {
 
     /// The choice of the texts that `text_of` knows.
     fn of_texts(
-        catalogue: &'a Catalogue,
+        all: &'a NamedPools,
         rule: &'a Rule,
         text_of: impl Fn(Key, &'a Template) -> Result<Option<Cow<'a, str>>, Error>,
     ) -> Result<Self, Error> {
         let mut choice = Self {
-            catalogue,
+            all,
             rule,
             chosen: Vec::new(),
             sticky: None,
@@ -130,7 +127,7 @@ impl<'a> Choice<'a> {
         of_array: &[&CataloguePool],
     ) -> Result<&'a CataloguePool, Error> {
         let refused = |why: &str| Error::config(format!("{}.{key}: {why}", self.rule.path));
-        let pool = self.catalogue.pool(name).map_err(|why| refused(&why))?;
+        let pool = self.all.named(name).map_err(|why| refused(&why))?;
         let mut chosen = self.pools().chain(of_array.iter().copied());
         if chosen.any(|chosen| chosen.name == pool.name) {
             return Err(refused(&format!("the pool {name:?} is chosen twice")));
@@ -231,7 +228,7 @@ impl<'a> Choice<'a> {
         let chosen = &self.chosen[at];
         let pool = chosen.pool_of(*ip).or(chosen.pool_without_ranges());
         let pool = &pool.expect("it has been found").name;
-        let mut pinned = self.catalogue.pinned.iter();
+        let mut pinned = self.all.pinned.iter();
         match &chosen.requested {
             Some(earlier) if earlier.ip == *ip => Ok(()),
             Some(earlier) => Err(Error::config(format!(
@@ -281,7 +278,7 @@ impl<'a> Choice<'a> {
     ///
     /// As [`CataloguePool::entry`].
     pub(crate) fn entries(&self) -> Result<Vec<Object>, Error> {
-        let pinned = &self.catalogue.pinned;
+        let pinned = &self.all.pinned;
         let mut entries = Vec::with_capacity(self.chosen.len());
         for chosen in &self.chosen {
             let mut entry = match chosen.pools[..] {

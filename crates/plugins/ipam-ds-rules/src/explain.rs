@@ -37,11 +37,7 @@ pub fn explain(call: &Call<'_>) -> Result<Explanation, Error> {
 ///
 /// As the plugin: an invalid catalogue, naming file, rule and key.
 pub fn pools(config: &NetworkConfig) -> Result<Vec<Object>, Error> {
-    let catalogue = Catalogue::of(config)?;
-    let by_name = catalogue.by_name.values();
-    by_name
-        .map(|at| catalogue.pools[*at].entry(&catalogue.pinned))
-        .collect()
+    Catalogue::of(config)?.pools.entries()
 }
 
 /// The names of rules whose `owner` has no fact that differs between workloads: all containers of a
@@ -77,10 +73,10 @@ pub fn shared_owners(config: &NetworkConfig) -> Result<Vec<String>, Error> {
 /// As the plugin, naming file and key; a pool without ranges.
 pub fn pools_of_file(path: &str, content: &[u8]) -> Result<BTreeMap<PoolName, Object>, Error> {
     let catalogue = Catalogue::read(vec![Source::of_file(path, content)?], None)?;
-    let pools = catalogue.pools.into_iter();
+    let pools = catalogue.pools.all().iter();
     pools
         .map(|pool| match pool.ranges {
-            Some(_) => Ok((pool.name, pool.written)),
+            Some(_) => Ok((pool.name.clone(), pool.written.clone())),
             None => Err(Error::config(format!("{} has no ranges", pool.path))),
         })
         .collect()

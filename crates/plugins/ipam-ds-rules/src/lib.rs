@@ -6,6 +6,7 @@ mod choice;
 mod condition;
 mod explain;
 mod fact_name;
+mod named_pools;
 mod pool;
 mod requested;
 mod rule;
@@ -61,7 +62,7 @@ impl Plugin for IpamDsRules {
     /// Verifies the catalogue, and prints the pools of each rule: one that can be served is enough.
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
         let catalogue = Catalogue::of(&call.config)?;
-        catalogue.refuse_overlaps(&call.config)?;
+        catalogue.pools.refuse_overlaps(&call.config)?;
         // A fact of every call.
         ipam::node_name(&call.config.ipam()?)?;
         let alternatives = alternatives(&catalogue)?;
@@ -72,9 +73,9 @@ impl Plugin for IpamDsRules {
 /// The choice for the container of a call.
 fn choice_of<'a>(catalogue: &'a Catalogue, call: &Call<'_>) -> Result<Choice<'a>, Error> {
     let facts = Facts::of(call)?;
-    catalogue.refuse_overlaps(&call.config)?;
+    catalogue.pools.refuse_overlaps(&call.config)?;
     let rule = catalogue.first_that_holds(&facts)?;
-    let mut choice = Choice::for_container(catalogue, rule, &facts)?;
+    let mut choice = Choice::for_container(&catalogue.pools, rule, &facts)?;
     choice.request_by_runtime(ipam::requests(call)?)?;
     tracing::debug!(rule = rule.path, "this rule holds");
     Ok(choice)

@@ -28,7 +28,7 @@ fn entries(
         source: "CNI_ARGS".to_owned(),
     });
     let rule = catalogue.first_that_holds(&facts)?;
-    let mut choice = Choice::for_container(catalogue, rule, &facts)?;
+    let mut choice = Choice::for_container(&catalogue.pools, rule, &facts)?;
     choice.request_by_runtime(requests.collect())?;
     choice.entries()
 }
@@ -74,7 +74,7 @@ fn an_array_is_one_entry_with_the_further_pools_behind_or() {
     let catalogue = catalogue(POOLS, rules);
     let facts = [("A", "lan")].into_iter().collect();
     let rule = catalogue.first_that_holds(&facts).unwrap();
-    let choice = Choice::for_container(&catalogue, rule, &facts).unwrap();
+    let choice = Choice::for_container(&catalogue.pools, rule, &facts).unwrap();
     let certain: Vec<&str> = choice
         .certain_pools()
         .map(|pool| pool.name.as_str())
