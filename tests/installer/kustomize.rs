@@ -19,7 +19,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::kubernetes_manifests::{documents, strictly};
+use crate::manifests::{documents, strictly};
 
 /// The documents that kubectl builds from a folder.
 fn built(folder: &Path) -> Vec<Value> {

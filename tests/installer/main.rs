@@ -2,14 +2,14 @@
 //!
 //! Needs: root, kubectl. Takes two minutes.
 
-mod installer;
-mod installer_keeping;
-mod installer_killed;
-mod installer_kubeconfig;
-mod installer_pod_cidr;
-mod installer_removal;
-mod kubernetes_manifests;
-mod kubernetes_nodes;
+mod installing;
+mod keeping;
+mod killed;
+mod kubeconfig;
 mod kustomize;
+mod manifests;
+mod nodes;
+mod pod_cidr;
+mod removal;
 
 harness::print_left_out_at_the_end!();

@@ -11,7 +11,7 @@ use harness::{
 };
 use serde_json::json;
 
-use crate::installer::names;
+use crate::installing::names;
 
 /// True if all plugins in a folder are links to one file; false also during a change.
 fn is_one_file(folder: &Path) -> bool {

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use harness::{Call, PLUGINS, Sandbox, TOOL, installer_executable, one_inode, unmarked};
 use serde_json::{Value, json};
 
-use crate::installer_keeping::mount;
-use crate::kubernetes_manifests::{arguments_of_removal, config_map, daemon_set, documents};
+use crate::keeping::mount;
+use crate::manifests::{arguments_of_removal, config_map, daemon_set, documents};
 
 /// The manifest with the catalogue of a second interface.
 const STORAGE: &str = "network-attachment-definition.yaml";

@@ -8,7 +8,7 @@ use harness::{
 };
 use serde_json::json;
 
-use crate::installer::names;
+use crate::installing::names;
 
 #[test]
 fn a_removal_is_refused_while_addresses_are_reserved() {

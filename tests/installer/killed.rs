@@ -12,7 +12,7 @@ use harness::{
 };
 use serde_json::json;
 
-use crate::installer::names;
+use crate::installing::names;
 
 /// Kills a call at each point. Prepares the node before each point, and examines it after.
 fn walk(
