@@ -152,7 +152,7 @@ mod tests {
             keys.address(&key("10.0.0.5", None)),
             "/ipam/v1/addresses/010.000.000.005"
         );
-        let holder = |json| serde_json::from_str::<Holder>(json).unwrap();
+        let holder = |json: &str| serde_json::from_str::<Holder>(json).unwrap();
         let rest = r#""network":"net","ifname":"eth0","pool":"p","since":""}"#;
         let of_node = holder(&format!(r#"{{"node":"n1","containerID":"c1",{rest}"#));
         assert_eq!(
