@@ -56,7 +56,7 @@ fn all_containers_of_an_owner_have_its_address_and_no_call_releases_it(
     assert_eq!(source["owned"], json!([ip]));
     // A migration.
     let target = of_vm(cluster, "ADD", "c2", "web", &two);
-    assert_eq!(target.ips(), [ip.clone()]);
+    assert_eq!(target.ips(), std::slice::from_ref(&ip));
     let owned = [format!("{ip} virtualmachines.kubevirt.io/prod/web")];
     assert_eq!(cluster.addresses(), owned);
     let mut check = one.clone();

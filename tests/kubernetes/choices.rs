@@ -77,7 +77,7 @@ fn databases() -> Value {
 fn are_ready(cluster: &KubernetesCluster, names: &[&str]) -> bool {
     let pods = cluster.pods();
     let ready = |name: &&str| pods.iter().any(|pod| pod.name == **name && pod.is_ready);
-    names.iter().all(|name| ready(name))
+    names.iter().all(ready)
 }
 
 /// The addresses of pods that are ready.

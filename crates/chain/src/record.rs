@@ -1,8 +1,8 @@
 //! The record of an attachment: a journal of its ADD and its DEL, in one file, which is also
 //! the attachment's lock.
 //!
-//! A call acquires the lock ([`lock::acquire`]), reads the [`AttachmentRecord`], and appends a
-//! [`Line`] for each step to the [`RecordFile`]; [`OwnRecord`] is the same for a caller that runs
+//! A call acquires the lock (`lock::acquire`), reads the [`AttachmentRecord`], and appends a
+//! `Line` for each step to the `RecordFile`; [`OwnRecord`] is the same for a caller that runs
 //! its plugins itself. Tools list [`records`] without a lock. Nothing here runs a plugin.
 
 mod attachment_record;
