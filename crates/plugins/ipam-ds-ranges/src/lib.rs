@@ -5,7 +5,7 @@ mod ranges;
 use std::collections::BTreeMap;
 
 use cni::{About, Attachment, Call, Error, Object, Plugin, Reply};
-use ipam::{RequestedAddress, pools_or_nothing};
+use ipam::RequestedAddress;
 
 /// The selector `ipam-ds-ranges`: makes a pool of each range set of `ipam.ranges`.
 pub struct IpamDsRanges;
@@ -21,7 +21,7 @@ impl Plugin for IpamDsRanges {
 
     fn del(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
         let selection = Selection::read(call).and_then(Selection::not_empty);
-        Ok(pools_or_nothing(
+        Ok(warn_of_error(
             selection.and_then(|selection| selection.reply(call)),
         ))
     }
@@ -38,7 +38,7 @@ impl Plugin for IpamDsRanges {
     // GC and STATUS are called without runtimeConfig, so the runtime's ranges are missing.
 
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        Ok(pools_or_nothing(
+        Ok(warn_of_error(
             Selection::read(call).and_then(|selection| selection.reply(call)),
         ))
     }
@@ -71,6 +71,15 @@ fn takes_ranges_of_the_runtime(call: &Call<'_>) -> Result<bool, Error> {
     let declared =
         capabilities.map(|capabilities| capabilities.read_exact("capabilities", "ipRanges"));
     Ok(declared.transpose()?.flatten().unwrap_or(false))
+}
+
+/// The reply to DEL and GC. An invalid configuration is only logged, as a warning: on these commands,
+/// its ranges are as certain as on ADD, and an allocator can release addresses without the pools.
+fn warn_of_error(reply: Result<Reply, Error>) -> Reply {
+    reply.unwrap_or_else(|error| {
+        tracing::warn!(%error, "going on without the pools, so that addresses are released");
+        Reply::Nothing
+    })
 }
 
 /// The pools of a call.
