@@ -35,6 +35,12 @@ pub fn add(
     if pools.is_empty() {
         return Err(ipam::without_pools());
     }
+    // Whatever can be wrong is found before an address is claimed.
+    let has_owner = |pools: &NamedPools| pools.all()[0].pool.owner.is_some();
+    let mut owned: Vec<IpAddr> = match pools.iter().any(has_owner) {
+        true => completion.earlier(OWNED)?.unwrap_or_default(),
+        false => Vec::new(),
+    };
     let mut addition = Addition {
         store,
         node,
@@ -48,14 +54,11 @@ pub fn add(
         |addition, pools| addition.give(pools),
         |addition, given| addition.take_back(given),
     )?;
-    let owned = given.iter().filter(|given| given.of.pool.owner.is_some());
-    let owned: Vec<IpAddr> = owned.map(|given| given.ip).collect();
+    let of_owners = given.iter().filter(|given| given.of.pool.owner.is_some());
+    owned.extend(of_owners.map(|given| given.ip));
     let mut answer = completion.with_addresses(given.iter().map(Given::config));
     if !owned.is_empty() {
-        let earlier = answer.other(OWNED).map(|raw| cni::read(OWNED, raw));
-        let mut all: Vec<IpAddr> = earlier.transpose()?.unwrap_or_default();
-        all.extend(owned);
-        answer.set_other(OWNED, &all);
+        answer.set_other(OWNED, &owned);
     }
     Ok(answer)
 }

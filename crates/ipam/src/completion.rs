@@ -4,6 +4,7 @@
 use std::fs;
 
 use cni::{Dns, Error, IpConfig, IpamResult, NetworkConfig, Object};
+use serde::de::DeserializeOwned;
 
 use crate::{Pool, resolv_conf};
 
@@ -39,6 +40,16 @@ impl Completion {
             routes: read_routes("ipam", ipam)?,
             dns: dns(ipam)?.unwrap_or_default(),
         })
+    }
+
+    /// Another key of `prevResult`, which the answer has, too.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the key: it has another type.
+    pub fn earlier<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, Error> {
+        let raw = self.result.other(key);
+        raw.map(|raw| cni::read(key, raw)).transpose()
     }
 
     /// The answer, with these addresses, each of a pool, after those of `prevResult`. The pools'

@@ -280,6 +280,20 @@ fn the_answer_lists_the_addresses_of_owners_and_check_wants_their_owner() {
 }
 
 #[test]
+fn an_unreadable_list_of_owned_addresses_is_refused_before_one_is_claimed() {
+    let cluster = cluster_of_two_pools();
+    let environment = Environment::default();
+    let store = &mut cluster.store(Faults::default(), 0);
+    let pools = json!([{"name": "green"}, {"name": "blue", "owner": "vm"}]);
+    let prev = json!({"cniVersion": "1.1.0", "ips": [], "owned": 7, "pools": pools});
+    let added = call(&environment, &json!({"prevResult": prev}));
+    let refused = cluster::add(store, &node("a"), &container("c1"), &added).unwrap_err();
+    assert_eq!(refused.code, code::INVALID_CONFIG);
+    assert!(refused.msg.starts_with("owned: "), "{refused}");
+    assert!(held(&cluster).is_empty());
+}
+
+#[test]
 fn after_an_older_state_the_records_of_an_owner_claim_its_address_again() {
     for cluster in engines() {
         let calls = Traffic::new(&cluster, Faults::default());
