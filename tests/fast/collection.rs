@@ -1,5 +1,9 @@
 //! GC by the records of attachments, also for delegates that have no GC.
 
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
 use harness::{Node, Output, Sandbox, needs};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
@@ -68,6 +72,39 @@ fn a_container_of_another_runtime_is_kept_while_its_namespace_is_there() {
     assert_eq!(sandbox.records("testnet"), ["other:eth0.json"]);
 }
 
+/// No runtime may do this, and two that share a network do.
+#[test]
+fn an_add_of_another_runtime_during_a_gc_keeps_its_address() {
+    let script = r#"cat > /dev/null
+case $CNI_COMMAND in
+ADD) echo '{"ips": []}' ;;
+GC) : > "${0%/*}/../collecting"; cat "${0%/*}/../go" > /dev/null ;;
+esac"#;
+    let sandbox = Sandbox::default().with_script("slow", script);
+    let ranges = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+    let delegates = ["slow", "ipam-ds-ranges", "ipam-da-host-local"];
+    let config = sandbox.config("1.1.0", &delegates, &ranges);
+    let go = sandbox.root().join("go");
+    mkfifoat(CWD, &go, Mode::RWXU).unwrap();
+    thread::scope(|scope| {
+        let collecting = scope.spawn(|| gc(&sandbox, &config, &[]));
+        while !sandbox.root().join("collecting").exists() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let adding = scope.spawn(|| add(&sandbox, &config, "other"));
+        // As long as an ADD takes that doesn't wait.
+        let begun = Instant::now();
+        while !adding.is_finished() && begun.elapsed() < Duration::from_secs(1) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        fs::write(&go, "").unwrap();
+        collecting.join().unwrap().nothing();
+        adding.join().unwrap().result();
+    });
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
+    assert_eq!(sandbox.records("testnet"), ["other:eth0.json"]);
+}
+
 #[test]
 fn a_collected_attachment_is_called_for_as_it_was_added() {
     let script = r#"cat > "${0%/*}/../$CNI_COMMAND.stdin"
@@ -81,7 +118,7 @@ env | grep '^CNI_' | sort > "${0%/*}/../$CNI_COMMAND.env"
     // GC has neither of these keys.
     config.as_object_mut().unwrap().remove("runtimeConfig");
     gc(&sandbox, &config, &[]).nothing();
-    let read = |name: &str| std::fs::read_to_string(sandbox.root().join(name)).unwrap();
+    let read = |name: &str| fs::read_to_string(sandbox.root().join(name)).unwrap();
     assert_eq!(
         read("DEL.env"),
         read("ADD.env").replace("COMMAND=ADD", "COMMAND=DEL")
@@ -143,7 +180,7 @@ fn what_is_no_record_is_named_and_keeps_no_gc_from_its_work() {
         add(&sandbox, &config, "forgotten").result();
         let path = sandbox.state_dir().join("testnet/x:eth0.json");
         match kind {
-            "folder" => std::fs::create_dir(&path).unwrap(),
+            "folder" => fs::create_dir(&path).unwrap(),
             "pipe" => mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).unwrap(),
             _ => std::os::unix::fs::symlink("remembered:eth0.json", &path).unwrap(),
         }
@@ -153,8 +190,8 @@ fn what_is_no_record_is_named_and_keeps_no_gc_from_its_work() {
         assert_eq!(named, 1, "{kind}: {output:?}");
         assert_eq!(sandbox.reserved("testnet"), remembered, "{kind}");
         match kind {
-            "folder" => std::fs::remove_dir(&path).unwrap(),
-            _ => std::fs::remove_file(&path).unwrap(),
+            "folder" => fs::remove_dir(&path).unwrap(),
+            _ => fs::remove_file(&path).unwrap(),
         }
         gc(&sandbox, &config, &[]).nothing();
         assert!(sandbox.reserved("testnet").is_empty(), "{kind}");

@@ -103,6 +103,16 @@ impl StateFolder {
         })
     }
 
+    /// The folder's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open folder, which can be locked.
+    pub fn file(&self) -> &File {
+        &self.folder
+    }
+
     /// The path of a file in the folder, for messages.
     pub fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)

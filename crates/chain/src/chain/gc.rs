@@ -30,7 +30,20 @@ impl Chain<'_> {
     pub fn gc(&self) -> Result<(), Error> {
         let valid = self.config.valid_attachments()?;
         let versions = &mut CommonVersions::default();
-        let mut stale = self.undo_stale(&valid.into_iter().collect(), versions);
+        let valid = valid.into_iter().collect();
+        let mut stale = Stale::default();
+        let remaining = self.undo_stale(&valid, &mut stale, versions);
+        // The specification requires of the runtime that no ADD is running. Another runtime's has a
+        // record, or waits with it until the delegates have ended.
+        let _held_back = self.records.hold_back().unwrap_or_else(|error| {
+            stale
+                .unknown
+                .push(lock::unknown(self.records.folder(), &error));
+            None
+        });
+        let now = self.stale(&valid, &mut stale.unknown);
+        let begun = now.iter().filter(|stale| !remaining.contains(stale));
+        stale.unknown.extend(begun.map(has_begun));
         if stale.unknown.is_empty() {
             let config = match stale.kept.as_slice() {
                 [] => Cow::Borrowed(&*self.config),
@@ -44,9 +57,13 @@ impl Chain<'_> {
         Error::all_as_one(stale.unknown.into_iter().chain(stale.failed))
     }
 
-    /// Undoes the recorded attachments that aren't valid.
-    fn undo_stale(&self, valid: &HashSet<Attachment>, versions: &mut CommonVersions) -> Stale {
-        let mut result = Stale::default();
+    /// Undoes the recorded attachments that aren't valid. Returns those that still have a record.
+    fn undo_stale(
+        &self,
+        valid: &HashSet<Attachment>,
+        result: &mut Stale,
+        versions: &mut CommonVersions,
+    ) -> HashSet<Attachment> {
         let today = self.config.without_call();
         let mut remaining = HashSet::new();
         for attachment in self.stale(valid, &mut result.unknown) {
@@ -62,12 +79,7 @@ impl Chain<'_> {
             }
             remaining.insert(attachment);
         }
-        // The specification requires of the runtime that no ADD is running. One that is
-        // running has a record.
-        let now = self.stale(valid, &mut result.unknown);
-        let begun = now.iter().filter(|stale| !remaining.contains(stale));
-        result.unknown.extend(begun.map(has_begun));
-        result
+        remaining
     }
 
     /// Undoes an attachment that no list names; `None` if it is kept, which is logged.

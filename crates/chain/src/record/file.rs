@@ -117,8 +117,11 @@ impl RecordFile {
         if let Err(error) = &removed {
             tracing::warn!(path = %path.display(), %error, "the record can't be removed");
         }
-        if let Some(folder) = path.parent() {
-            let _ = fs::remove_dir(folder);
+        // A GC that holds ADDs back needs the folder.
+        let folder = self.folder.file();
+        if flock(folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _ = fs::remove_dir(self.folder.path());
+            let _ = flock(folder, FlockOperation::Unlock);
         }
         self.is_removed.set(removed.is_ok());
         removed.is_ok()

@@ -1,15 +1,22 @@
 //! Folder of a network's records, a file for each attachment:
 //! `<stateDir>/<network>/<containerID>:<ifname>.json`.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use cni::{Attachment, NetworkName};
-use rustix::fs::OFlags;
-use state_files::{Journal, MOST_RACES, StateFolder, is_refused, names_in, open_if_there};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use state_files::{
+    FileId, Journal, MOST_RACES, StateFolder, is_refused, lock_file, names_in, open_if_there,
+};
 
 use crate::record::attachment_record::AttachmentRecord;
 use crate::record::file::RecordFile;
+
+/// Longest wait of an ADD, or of another GC, for the delegates of a GC.
+const MOST_FOR_GC: Duration = Duration::from_secs(20);
 
 /// The records of one network.
 pub(crate) struct Records {
@@ -26,6 +33,16 @@ pub(crate) enum Lookup<T> {
     /// There is no record that may be used, since this call doesn't own the folder or the file; or none
     /// can be made.
     Unusable(io::Error),
+}
+
+/// A locked folder of records: no ADD begins.
+pub(crate) struct HeldBack(StateFolder);
+
+impl Drop for HeldBack {
+    /// Removes the folder if it is empty, before the lock goes with it.
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(self.0.path());
+    }
 }
 
 impl Records {
@@ -50,17 +67,22 @@ impl Records {
     ///
     /// # Errors
     ///
-    /// An I/O error: it is unknown whether there is a record.
+    /// An I/O error: it is unknown whether there is a record; `TimedOut` if a GC is running.
     pub(crate) fn create(&self, attachment: &Attachment) -> io::Result<Lookup<RecordFile>> {
         let name = name(attachment);
         let mut races = 0..MOST_RACES;
         loop {
             let made = StateFolder::create(&self.folder).and_then(|folder| {
+                if flock(folder.file(), FlockOperation::NonBlockingLockShared).is_err() {
+                    self.lock(&folder)?;
+                }
                 let file = folder.create_file(&name, Journal::ACCESS)?;
+                flock(folder.file(), FlockOperation::Unlock)?;
                 Ok(RecordFile::new(folder, name.clone(), Journal::new(file)))
             });
             match made {
                 Ok(file) => return Ok(Lookup::Found(file)),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(error),
                 // A call that removes the last record removes the folder, too. Where no folder can be
                 // made, as in /proc, the error may be the same.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && races.next().is_some() => {
@@ -72,6 +94,36 @@ impl Records {
                     });
                 }
             }
+        }
+    }
+
+    /// Keeps every ADD of the network from making its record until this is dropped. `None` if there can't
+    /// be a folder for records.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` if another GC is running; else an I/O error of the lock.
+    pub(crate) fn hold_back(&self) -> io::Result<Option<HeldBack>> {
+        for _ in 0..MOST_RACES {
+            let Ok(folder) = StateFolder::create(&self.folder) else {
+                return Ok(None);
+            };
+            self.lock(&folder)?;
+            let locked = FileId::from(&folder.file().metadata()?);
+            if FileId::of(&self.folder).is_ok_and(|current| current == locked) {
+                return Ok(Some(HeldBack(folder)));
+            }
+        }
+        Err(io::ErrorKind::TimedOut.into())
+    }
+
+    fn lock(&self, folder: &StateFolder) -> io::Result<()> {
+        match lock_file(folder.file(), &self.folder, Some(MOST_FOR_GC), None)? {
+            true => Ok(()),
+            false => Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("a GC of network {} is running", self.network),
+            )),
         }
     }
 
@@ -198,7 +250,6 @@ mod tests {
     use crate::record::line::Line;
     use crate::tests::attachment;
     use rustix::io::Errno;
-    use std::fs;
     use std::time::Duration;
 
     fn records(root: &Path) -> Records {
