@@ -3,6 +3,7 @@
 /// True if Go's decoder stores the value of `key` in the field `field`, a name in ASCII: upper and
 /// lower case are the same, as are `ſ` and `s`, and the Kelvin sign and `k` (`encoding/json`,
 /// `foldName`).
+#[inline]
 pub fn is_field(key: &str, field: &str) -> bool {
     if key.len() <= field.len() {
         return key.eq_ignore_ascii_case(field);

@@ -49,7 +49,7 @@ impl Catalogue {
         };
         for source in &sources {
             for (name, written) in source.pools.iter() {
-                let path = format!("{}pools.{name}", source.prefix);
+                let path = [&*source.prefix, "pools.", name].concat();
                 let written: Option<Object> = cni::read(&path, written)?;
                 catalogue
                     .pools
@@ -57,8 +57,9 @@ impl Catalogue {
             }
         }
         for Source { prefix, rules, .. } in sources {
-            for (number, written) in rules.iter().enumerate() {
-                catalogue.add_rule(Rule::read(format!("{prefix}rules[{number}]"), written)?)?;
+            for (number, written) in rules.into_iter().enumerate() {
+                let path = [&*prefix, "rules[", &number.to_string(), "]"].concat();
+                catalogue.add_rule(Rule::read(path, written)?)?;
             }
         }
         Ok(catalogue)

@@ -5,7 +5,6 @@ use std::fmt;
 
 use cni::{Error, Object};
 use ipam::Facts;
-use serde_json::value::RawValue;
 
 use crate::condition::Condition;
 use crate::fact_name::FactName;
@@ -63,8 +62,7 @@ impl Rule {
     /// # Errors
     ///
     /// Code 7, naming the key and the value.
-    pub(crate) fn read(path: String, written: &RawValue) -> Result<Self, Error> {
-        let object: Object = cni::read(&path, written)?;
+    pub(crate) fn read(path: String, object: Object) -> Result<Self, Error> {
         object.expect_only(&path, &KEYS)?;
         Ok(Self {
             when: object.read(&path, "when")?,
@@ -139,8 +137,8 @@ mod tests {
     use super::*;
 
     fn rule(json: &str) -> Result<Rule, String> {
-        let written: Box<RawValue> = serde_json::from_str(json).unwrap();
-        Rule::read("rules[0]".to_owned(), &written).map_err(|error| error.msg)
+        let written = serde_json::from_str(json).unwrap();
+        Rule::read("rules[0]".to_owned(), written).map_err(|error| error.msg)
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use cni::{Error, Object};
-use serde_json::value::RawValue;
 use state_files::read_regular;
 
 /// The largest file that is read, in bytes.
@@ -18,7 +17,7 @@ pub(crate) struct Source {
     /// The prefix of its keys in messages: `ipam.`, or `/etc/cni/ipam.d/db.json: `.
     pub(crate) prefix: String,
     pub(crate) pools: Object,
-    pub(crate) rules: Vec<Box<RawValue>>,
+    pub(crate) rules: Vec<Object>,
 }
 
 /// The keys of a file. The installer marks its own ones with `installedBy`. The `ipam` section has
