@@ -51,12 +51,15 @@ pub(crate) fn first_in_use(
         let question = Question::new(packet_socket()?, interface, *ip);
         questions.push(question.map_err(failed)?);
     }
-    for _ in 0..settings.count {
+    for left in (0..settings.count).rev() {
         for question in &questions {
             let frame = frames::question(question.ip, question.mac);
             (&question.socket).write_all(&frame).map_err(failed)?;
         }
-        let end = Instant::now() + settings.wait;
+        // The kernel takes milliseconds to close a packet socket. The next question comes so much
+        // earlier, and the last one has the whole time.
+        let pause = settings.wait * if left > 0 { 24 } else { 25 } / 25;
+        let end = Instant::now() + pause;
         while wait(&questions, end, cancellation).map_err(failed)? {
             for question in &questions {
                 if let Some(mac) = question.answer().map_err(failed)? {
