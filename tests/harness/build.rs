@@ -22,6 +22,12 @@ use crate::{
 /// `verbose`, each with `one-file`, `separate`, and the executables that aren't plugins.
 pub const BUILT: &str = "IPAM_DELEGATED_BUILT";
 
+/// The arguments for cargo that select the verbose flavour.
+const VERBOSE: &[&str] = &["--features", "verbose"];
+
+/// Delegates and plugins that are examples.
+const EXAMPLES: [&str; 3] = ["with-a-defect", "ipam-da-table", "ipam-ds-labels"];
+
 /// A set of executables that one call of cargo builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Set {
@@ -39,7 +45,7 @@ enum Set {
     Docker,
     /// The image's entry point.
     Installer,
-    /// Delegates and plugins that are examples.
+    /// [`EXAMPLES`].
     Examples,
 }
 
@@ -55,27 +61,36 @@ impl Set {
         Self::Examples,
     ];
 
-    /// The arguments of `cargo build`.
+    /// The arguments of `cargo build`: of all that a run builds, each dependency has one set of
+    /// features, that of the workspace and its tests, so it is compiled once. An example is what needs
+    /// the tests' dependencies.
     fn arguments(self) -> Vec<&'static str> {
-        let packages = |names: &[&'static str]| -> Vec<&'static str> {
-            names.iter().flat_map(|name| ["--package", name]).collect()
+        let network = || {
+            NETWORK_EXECUTABLES
+                .map(|executable| executable.file)
+                .to_vec()
         };
-        let network = NETWORK_EXECUTABLES.map(|executable| executable.package);
-        let verbose = ["--features", "verbose"];
-        match self {
-            Self::Normal => packages(&[MULTI_CALL.package, TOOL]),
-            Self::Verbose => [&packages(&[MULTI_CALL.package])[..], &verbose].concat(),
-            Self::Network => packages(&network),
-            Self::VerboseNetwork => [&packages(&network)[..], &verbose].concat(),
-            Self::Renewer => packages(&[DHCP_RENEWER]),
-            Self::Docker => packages(&[DOCKER_DAEMON]),
-            Self::Installer => packages(&[INSTALLER]),
-            Self::Examples => [
-                &packages(&["ipam", MULTI_CALL.package])[..],
-                &["--examples"],
-            ]
-            .concat(),
-        }
+        let (executables, features) = match self {
+            Self::Normal => (vec![MULTI_CALL.file, TOOL], &[][..]),
+            Self::Verbose => (vec![MULTI_CALL.file], VERBOSE),
+            Self::Network => (network(), &[][..]),
+            Self::VerboseNetwork => (network(), VERBOSE),
+            Self::Renewer => (vec![DHCP_RENEWER], &[][..]),
+            Self::Docker => (vec![DOCKER_DAEMON], &[][..]),
+            Self::Installer => (vec![INSTALLER], &[][..]),
+            Self::Examples => (vec![], &[][..]),
+        };
+        let executables = executables.into_iter().flat_map(|name| ["--bin", name]);
+        let examples: &[&str] = match self {
+            Self::Examples => &EXAMPLES,
+            _ => &EXAMPLES[..1],
+        };
+        let examples = examples.iter().flat_map(|name| ["--example", name]);
+        let targets = ["--workspace"].into_iter().chain(executables);
+        targets
+            .chain(examples)
+            .chain(features.iter().copied())
+            .collect()
     }
 
     fn flavour(self) -> Flavour {

@@ -184,12 +184,11 @@ impl Release {
 /// The man pages and completions, which an example of `ipamctl` writes.
 fn share() -> Result<tempfile::TempDir> {
     let folder = tempfile::tempdir()?;
-    let mut example = cargo(&["run", "--quiet", "--locked", "--package", TOOL]);
-    run_command(
-        example
-            .args(["--example", "share", "--"])
-            .arg(folder.path()),
-    )?;
+    // With the workspace's features, as the tests build it.
+    let example = ["--workspace", "--example", "share"];
+    run_command(cargo(&["build", "--quiet", "--locked"]).args(example))?;
+    let built = shipped::target_dir().join("debug/examples/share");
+    run_command(Command::new(built).arg(folder.path()))?;
     Ok(folder)
 }
 

@@ -99,14 +99,7 @@ fn lints_and_documentation() -> Result<()> {
         let lints = ["clippy", "--quiet", "--workspace", "--all-targets"];
         step(cargo(&lints).args(flavour.features()).args(deny))?;
     }
-    let lints = [
-        "clippy",
-        "--quiet",
-        "--package",
-        "end-to-end",
-        "--test",
-        "*",
-    ];
+    let lints = ["clippy", "--quiet", "--workspace", "--test", "*"];
     step(cargo(&lints).args(deny))?;
     let doc = ["doc", "--quiet", "--workspace", "--no-deps"];
     let mut doc = cargo(&doc);
@@ -132,7 +125,7 @@ fn build_for_tests() -> Result<()> {
     println!("\n== building the executables");
     timed("the executables", harness::build_all);
     step(&mut cargo(&["test", "--quiet", "--workspace", "--no-run"]))?;
-    let targets = ["test", "--quiet", "--package", "end-to-end", "--test", "*"];
+    let targets = ["test", "--quiet", "--workspace", "--test", "*"];
     step(cargo(&targets).arg("--no-run"))
 }
 
@@ -198,7 +191,8 @@ impl Run {
 
     /// A target of the end-to-end tests.
     fn target(&self, name: &str) -> Command {
-        self.cargo_test(&["--package", "end-to-end", "--test", name])
+        // With the workspace's features, as all else.
+        self.cargo_test(&["--workspace", "--test", name])
     }
 
     fn cargo_test(&self, arguments: &[&str]) -> Command {
