@@ -1,12 +1,81 @@
-//! The daemon's executable.
+#![doc = include_str!("../README.md")]
 
+mod due;
+mod records;
+mod schedule;
+mod visit;
+
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Parser;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use records::attachments;
+use schedule::Schedule;
 
 /// As in the plugins: musl's own allocator makes a system call for most requests.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
-fn main() -> ExitCode {
-    ipam_dhcp_renew::main()
+/// Interval in which new and removed records are noticed.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Renews the leases that ipam-da-dhcp has taken.
+#[derive(Parser)]
+#[command(version = plugin::version_with_commit())]
+struct Arguments {
+    /// A folder of records; may be repeated. By default those of the network configurations.
+    #[arg(long, value_name = "DIR")]
+    state_dir: Vec<PathBuf>,
+    /// A folder of network configurations; may be repeated.
+    #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
+    conf_dir: Vec<PathBuf>,
+    /// Look once, renew what is due, and end.
+    #[arg(long)]
+    once: bool,
+    /// The lowest level that is logged: error, warn, info, debug or trace.
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    log: tracing::Level,
+}
+
+/// Runs the daemon. SIGTERM and SIGINT end it at once: nothing is lost by that. `--once` fails
+/// if something is wrong with an attachment.
+fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    tracing_subscriber::fmt()
+        .with_max_level(arguments.log)
+        .with_ansi(false)
+        .with_target(false)
+        .with_writer(std::io::stderr)
+        .init();
+    for signal in [SIGTERM, SIGINT] {
+        flag::register_conditional_shutdown(signal, 0, Arc::new(AtomicBool::new(true)))?;
+    }
+    let mut schedule = Schedule::default();
+    if arguments.once {
+        schedule.note(attachments(&arguments)?, false);
+        let is_well = schedule.visit_due();
+        return Ok(ExitCode::from(u8::from(!is_well)));
+    }
+    tracing::info!(version = plugin::version_with_commit(), "started");
+    let mut is_start = true;
+    loop {
+        match attachments(&arguments) {
+            Ok(names) => {
+                schedule.note(names, is_start);
+                is_start = false;
+            }
+            Err(error) => tracing::warn!("{error:#}"),
+        }
+        schedule.visit_due();
+        sleep(LOOK);
+    }
 }

@@ -1,20 +1,14 @@
 //! The attachments that have records.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use chain::record::{attachments, networks, state_dir};
+use chain::record::{self, networks, state_dir};
 use cni::{Attachment, Environment, NetworkConfig, NetworkName};
 use conflist::Found;
 
-/// Where the records are.
-pub(crate) struct Places {
-    /// Folders of records on the command line; empty for those of the configurations.
-    pub(crate) state_dirs: Vec<PathBuf>,
-    /// Folders of network configurations.
-    pub(crate) conf_dirs: Vec<PathBuf>,
-}
+use crate::Arguments;
 
 /// The name of an attachment's record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,36 +18,29 @@ pub(crate) struct RecordName {
     pub(crate) attachment: Attachment,
 }
 
-impl Places {
-    /// The attachments that have records.
-    ///
-    /// # Errors
-    ///
-    /// A folder can't be read: it is unknown which are gone.
-    pub(crate) fn attachments(&self) -> Result<BTreeSet<RecordName>> {
-        let mut all = BTreeSet::new();
-        let configured = match self.state_dirs.as_slice() {
-            [] => configured_folders(&self.conf_dirs),
-            _ => BTreeSet::new(),
-        };
-        for state_dir in self.state_dirs.iter().chain(&configured) {
-            let failed = || format!("the records in {} can't be listed", state_dir.display());
-            add_records(state_dir, &mut all).with_context(failed)?;
+/// The attachments that have records.
+///
+/// # Errors
+///
+/// A folder can't be read: it is unknown which are gone.
+pub(crate) fn attachments(arguments: &Arguments) -> Result<BTreeSet<RecordName>> {
+    let configured = match arguments.state_dir.as_slice() {
+        [] => configured_folders(&arguments.conf_dir),
+        _ => BTreeSet::new(),
+    };
+    let mut all = BTreeSet::new();
+    for state_dir in arguments.state_dir.iter().chain(&configured) {
+        let failed = || format!("the records in {} can't be listed", state_dir.display());
+        for network in networks(state_dir).with_context(failed)? {
+            let attachments = record::attachments(state_dir, &network).with_context(failed)?;
+            all.extend(attachments.into_iter().map(|attachment| RecordName {
+                state_dir: state_dir.clone(),
+                network: network.clone(),
+                attachment,
+            }));
         }
-        Ok(all)
     }
-}
-
-fn add_records(state_dir: &Path, all: &mut BTreeSet<RecordName>) -> std::io::Result<()> {
-    for network in networks(state_dir)? {
-        let attachments = attachments(state_dir, &network)?.into_iter();
-        all.extend(attachments.map(|attachment| RecordName {
-            state_dir: state_dir.to_owned(),
-            network: network.clone(),
-            attachment,
-        }));
-    }
-    Ok(())
+    Ok(all)
 }
 
 /// The folders of records that these folders' configurations name. A Multus network may have its

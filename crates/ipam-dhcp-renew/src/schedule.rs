@@ -1,8 +1,8 @@
 //! The times of the visits, in memory. After a start, every lease is renewed within a tenth of its
 //! time, each at its own moment.
 
-use std::collections::{BTreeMap, BTreeSet, btree_map, hash_map::DefaultHasher};
-use std::hash::{Hash, Hasher};
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,6 @@ use ipam_da_dhcp::Lease;
 
 use crate::due::window;
 use crate::records::RecordName;
-use crate::visit::visit;
 
 /// Number of attachments that are visited at once.
 const AT_ONCE: usize = 64;
@@ -21,11 +20,14 @@ const AT_ONCE: usize = 64;
 pub(crate) struct Schedule(BTreeMap<RecordName, Entry>);
 
 /// An attachment.
-struct Entry {
-    due: Instant,
+pub(crate) struct Entry {
+    /// The time of the next visit.
+    pub(crate) due: Instant,
     /// True until the first visit after a start: all leases are renewed, not only those that are
     /// due.
-    renews_all: bool,
+    pub(crate) renews_all: bool,
+    /// False if something was wrong in the last visit.
+    pub(crate) is_well: bool,
 }
 
 impl Schedule {
@@ -34,11 +36,14 @@ impl Schedule {
     pub(crate) fn note(&mut self, names: BTreeSet<RecordName>, renews_all: bool) {
         self.0.retain(|name, _| names.contains(name));
         for name in names {
-            if let btree_map::Entry::Vacant(new) = self.0.entry(name) {
-                let own_moment = renews_all.then(|| first_moment(new.key())).flatten();
-                let due = Instant::now() + own_moment.unwrap_or_default();
-                new.insert(Entry { due, renews_all });
-            }
+            self.0.entry(name).or_insert_with_key(|name| {
+                let own_moment = renews_all.then(|| first_moment(name)).flatten();
+                Entry {
+                    due: Instant::now() + own_moment.unwrap_or_default(),
+                    renews_all,
+                    is_well: false,
+                }
+            });
         }
     }
 
@@ -48,7 +53,6 @@ impl Schedule {
         let now = Instant::now();
         let all = self.0.iter_mut().filter(|(_, entry)| entry.due <= now);
         let mut due: Vec<(&RecordName, &mut Entry)> = all.collect();
-        let mut is_well = true;
         for some in due.chunks_mut(AT_ONCE) {
             thread::scope(|scope| {
                 let visits = some
@@ -56,22 +60,12 @@ impl Schedule {
                     .map(|(name, entry)| scope.spawn(|| entry.visit(name)));
                 let visits: Vec<_> = visits.collect();
                 for visit in visits {
-                    is_well &= visit.join().unwrap_or(false);
+                    // A defect that is met in one visit ends no other.
+                    let _ = visit.join();
                 }
             });
         }
-        is_well
-    }
-}
-
-impl Entry {
-    /// Returns false if something is wrong.
-    fn visit(&mut self, name: &RecordName) -> bool {
-        let visited = visit(name, self.renews_all);
-        let (Ok(next) | Err(next)) = visited;
-        self.due = Instant::now() + next;
-        self.renews_all = false;
-        visited.is_ok()
+        due.iter().all(|(_, entry)| entry.is_well)
     }
 }
 
@@ -82,11 +76,8 @@ fn first_moment(name: &RecordName) -> Option<Duration> {
     let record = listed.ok()??.content.ok()?;
     let leases = Lease::of_answer(record.answer()).ok()?;
     let window = leases.iter().map(window).min()?.as_millis();
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.unwrap_or_default().as_millis() % window;
-    let own = u128::from(hasher.finish()) % window;
-    let wait = (window + own - now) % window;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    let own = BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
+    let wait = (u128::from(own) + window - now.as_millis() % window) % window;
     u64::try_from(wait).map(Duration::from_millis).ok()
 }

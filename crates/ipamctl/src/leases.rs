@@ -2,13 +2,13 @@
 //! whether the daemon that renews them runs.
 
 use std::fs;
+use std::io;
 use std::net::IpAddr;
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use chain::record::{AttachmentRecord, Namespace, RecordState};
 use cni::Attachment;
-use ipam_da_dhcp::{FOREVER, Lease, Link, in_namespace};
+use ipam_da_dhcp::{FOREVER, Lease, LinkAddress, on_link};
 
 use crate::output::times::{ago, rounded};
 
@@ -54,13 +54,14 @@ pub(crate) fn lost(
         return Ok(Vec::new());
     }
     let name = attachment.ifname.as_str();
-    let found = in_namespace(Path::new(&record.netns), || match Link::open(name)? {
-        Some(link) => link.addresses(),
-        None => Ok(Vec::new()),
+    let found = on_link(&record.netns, name, |link| {
+        let found = leases.iter().map(|lease| link.address(lease.address));
+        found.collect::<io::Result<Vec<_>>>()
     });
     let unknown = |error| format!("interface {name}: {error}");
-    let addresses = found.and_then(|found| found).map_err(unknown)?;
-    let is_there = |ip: &IpAddr| addresses.iter().any(|one| one.net.addr() == *ip);
+    let found = found.and_then(Option::transpose).map_err(unknown)?;
+    let found: Vec<LinkAddress> = found.into_iter().flatten().flatten().collect();
+    let is_there = |ip: &IpAddr| found.iter().any(|one| one.net.addr() == *ip);
     let leased = leases.into_iter().map(|lease| lease.address);
     Ok(leased.filter(|ip| !is_there(ip)).collect())
 }

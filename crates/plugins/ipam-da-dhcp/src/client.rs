@@ -1,5 +1,7 @@
 //! A client towards DHCP servers: its identity, and the options that it sends and requests.
 
+use std::collections::BTreeMap;
+
 use cni::{Attachment, NetworkName};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -37,30 +39,26 @@ impl Client {
         network: &NetworkName,
         attachment: &Attachment,
         sticky: Option<&str>,
-        options: impl IntoIterator<Item = (u8, String)>,
+        mut provide: BTreeMap<u8, String>,
         request: Vec<u8>,
     ) -> Self {
         let sticky = sticky.filter(|key| !key.is_empty());
-        let Attachment {
-            container_id,
-            ifname,
-        } = attachment;
+        let place = format!("{network}/{}", attachment.ifname);
         let mut text = match sticky {
-            Some(key) => format!("{network}/{ifname}:{key}"),
-            None => format!("{network}/{ifname}/{container_id}"),
+            Some(key) => format!("{place}:{key}"),
+            None => format!("{place}/{}", attachment.container_id),
         };
         if text.len() > LONGEST {
             text = hex(&Sha256::digest(&text));
         }
-        let is_id = |(number, _): &(u8, String)| *number == CLIENT_ID;
-        let (ids, provide): (Vec<_>, Vec<_>) = options.into_iter().partition(is_id);
+        let provided = provide.remove(&CLIENT_ID);
         Self {
-            sticky: sticky.is_some() && ids.is_empty(),
-            client_id: match ids.first() {
-                Some((_, id)) => hex(id.as_bytes()),
+            sticky: sticky.is_some() && provided.is_none(),
+            client_id: match provided {
+                Some(id) => hex(id.as_bytes()),
                 None => hex(&[b"\0", text.as_bytes()].concat()),
             },
-            provide,
+            provide: provide.into_iter().collect(),
             request,
         }
     }
@@ -102,7 +100,8 @@ mod tests {
             container_id: container.parse().unwrap(),
             ifname: "eth0".parse().unwrap(),
         };
-        Client::new(&"lan".parse().unwrap(), &attachment, sticky, [], Vec::new())
+        let network = "lan".parse().unwrap();
+        Client::new(&network, &attachment, sticky, BTreeMap::new(), Vec::new())
     }
 
     #[test]

@@ -1,20 +1,52 @@
-//! An exchange of a client with the DHCP servers of a link. Its errors have a code: 11 if no server
+//! Exchanges of a client with the DHCP servers of a link. Their errors have a code: 11 if no server
 //! answers in time, 116 if one refuses or has another address than the wanted one, 5 if the link
 //! can't be used.
 
+use std::fmt::Display;
+use std::io::ErrorKind;
 use std::net::IpAddr;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use cni::{Error, code};
 
-use crate::{Client, Grant, Lease, Link};
+use crate::socket::{INTERVAL, Socket, io_error};
+use crate::{Client, Grant, Lease, Link, v4, v6};
 
-/// An exchange.
+/// The time after which a message is sent again; it doubles each time.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+
+/// Number of refusals after which no other offer is asked for. A server may offer one address to
+/// several clients at once, and refuses all but the first (RFC 2131, section 3.1, item 4).
+const MOST_REFUSALS: usize = 5;
+
+/// The purpose of a client's message, and the server that it is for.
+#[derive(Clone, Copy)]
+pub enum Purpose<'a> {
+    /// Asks all servers for an offer.
+    Discover,
+    /// Takes this server's offer.
+    Request(&'a str),
+    /// Asks for more time: this server, or all.
+    Renew(Option<&'a str>),
+    /// Gives the lease back. The server's answer isn't waited for.
+    Release(&'a str),
+}
+
+/// Reads a packet; `None` if it isn't an answer to the client's message.
+type Read<'a> = Box<dyn Fn(&[u8]) -> Option<Result<Grant, Error>> + 'a>;
+
+/// A message that is ready to be sent.
+pub(crate) struct Question<'a> {
+    pub(crate) socket: Socket,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) read: Read<'a>,
+}
+
+/// Exchanges on a link.
 pub struct Exchange<'a> {
-    /// The link of the client.
+    /// The link.
     pub link: &'a Link,
-    /// Who asks.
-    pub client: &'a Client,
     /// The end of the patience.
     pub until: Instant,
 }
@@ -25,45 +57,89 @@ impl Exchange<'_> {
     /// # Errors
     ///
     /// There is none.
-    pub fn acquire(&self, wanted: IpAddr) -> Result<Grant, Error> {
-        let grant = match wanted {
-            IpAddr::V4(ip) => self.acquire_v4(ip),
-            IpAddr::V6(_) => self.acquire_v6(wanted),
-        };
-        grant?.of_wanted(wanted)
+    pub fn acquire(&self, client: &Client, wanted: IpAddr) -> Result<Grant, Error> {
+        let mut refusals = 0;
+        loop {
+            let offer = self.ask(client, Purpose::Discover, wanted)?.lease;
+            match self.ask(client, Purpose::Request(&offer.server), offer.address) {
+                Err(error) if error.code == code::SERVER_REFUSED && refusals < MOST_REFUSALS => {
+                    refusals += 1;
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
-    /// Asks for more time of an address: a lease's own server, or, without one, all servers.
+    /// Tells the server that a lease isn't needed any more, unless it is a workload's.
+    pub(crate) fn release(&self, lease: &Lease) -> Result<(), Error> {
+        if lease.client.sticky {
+            return Ok(());
+        }
+        let purpose = Purpose::Release(&lease.server);
+        let release = self.question(&lease.client, purpose, lease.address)?;
+        release.socket.send(&release.bytes).map_err(io_error)
+    }
+
+    fn question<'a>(
+        &self,
+        client: &'a Client,
+        purpose: Purpose<'_>,
+        address: IpAddr,
+    ) -> Result<Question<'a>, Error> {
+        let question = match address {
+            IpAddr::V4(ip) => v4::question(self.link, client, purpose, ip),
+            IpAddr::V6(ip) => v6::question(self.link, client, purpose, ip),
+        };
+        question.map_err(io_error)
+    }
+
+    /// Sends a message about an address, which is unspecified for any, and again after each wait,
+    /// until a server grants it. A refusal counts when the wait is over: another server may grant it.
     ///
     /// # Errors
     ///
-    /// There is none.
-    pub fn renew(&self, address: IpAddr, server: Option<&str>) -> Result<Grant, Error> {
-        let grant = match address {
-            IpAddr::V4(ip) => self.renew_v4(ip, server),
-            IpAddr::V6(_) => self.renew_v6(address, server),
-        };
-        grant?.of_wanted(address)
-    }
-
-    /// Tells the server that a lease isn't needed any more. No answer is waited for.
-    pub(crate) fn release(&self, lease: &Lease) -> Result<(), Error> {
-        match lease.address {
-            IpAddr::V4(ip) => self.release_v4(lease, ip),
-            IpAddr::V6(_) => self.release_v6(lease),
+    /// Nobody has granted it.
+    pub fn ask(
+        &self,
+        client: &Client,
+        purpose: Purpose<'_>,
+        address: IpAddr,
+    ) -> Result<Grant, Error> {
+        let question = self.question(client, purpose, address)?;
+        let mut wait = FIRST_WAIT;
+        let mut refusal = None;
+        while refusal.is_none() && Instant::now() < self.until {
+            match question.socket.send(&question.bytes) {
+                // The kernel still verifies that nobody else has the link's own address of IPv6.
+                Err(error) if error.kind() == ErrorKind::AddrNotAvailable => {
+                    thread::sleep(INTERVAL);
+                    continue;
+                }
+                sent => sent.map_err(io_error)?,
+            }
+            let again = self.until.min(Instant::now() + wait);
+            while Instant::now() < again {
+                let packet = question.socket.receive().map_err(io_error)?;
+                match packet.and_then(|packet| (question.read)(&packet)) {
+                    Some(Ok(grant)) if address.is_unspecified() => return Ok(grant),
+                    Some(Ok(grant)) if address == grant.lease.address => return Ok(grant),
+                    Some(Ok(grant)) => {
+                        let other = grant.lease.address;
+                        refusal = Some(refused(format_args!("it has another address, {other}")));
+                    }
+                    Some(Err(error)) => refusal = Some(error),
+                    None => {}
+                }
+            }
+            wait *= 2;
         }
+        let unanswered = || Error::new(code::TRY_AGAIN_LATER, "no DHCP server answers");
+        Err(refusal.unwrap_or_else(unanswered))
     }
 }
 
 /// The error of a server that refuses, for this reason.
-pub(crate) fn refused(why: impl std::fmt::Display) -> Error {
-    Error::new(
-        code::SERVER_REFUSED,
-        format!("the DHCP server refuses: {why}"),
-    )
-}
-
-/// The error of a server that has another address than the wanted one.
-pub(crate) fn other_address(ip: impl std::fmt::Display) -> Error {
-    refused(format_args!("it has another address, {ip}"))
+pub(crate) fn refused(why: impl Display) -> Error {
+    let msg = format!("the DHCP server refuses: {why}");
+    Error::new(code::SERVER_REFUSED, msg)
 }

@@ -1,9 +1,9 @@
-//! A lease, as the key `lease` of a result has it.
+//! What a server grants: a lease, as the key `lease` of a result has it, with routes and DNS.
 
 use std::net::IpAddr;
 use std::time::SystemTime;
 
-use cni::{Error, IpamResult};
+use cni::{Dns, Error, Object};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -59,26 +59,30 @@ impl Lease {
         }
     }
 
-    /// The leases of a result; none if it lacks the key.
-    ///
-    /// # Errors
-    ///
-    /// Code 7, naming the key that is wrong.
-    pub fn of_result(path: &str, result: &IpamResult) -> Result<Vec<Self>, Error> {
-        let raw = result.other(KEY);
-        let read = raw.map(|raw| cni::read(&format!("{path}.{KEY}"), raw));
-        Ok(read.transpose()?.unwrap_or_default())
-    }
-
-    /// The leases of a chain's recorded answer.
+    /// The leases of a result, such as a chain's recorded answer; none if it lacks the key.
     ///
     /// # Errors
     ///
     /// Code 7, naming the key that is wrong.
     pub fn of_answer(answer: Option<&RawValue>) -> Result<Vec<Self>, Error> {
-        let answer = answer.map(|raw| IpamResult::read("result", raw));
-        Self::of_result("result", &answer.transpose()?.unwrap_or_default())
+        let answer: Option<Object> = answer.map(|raw| cni::read("result", raw)).transpose()?;
+        let leases = answer.unwrap_or_default().read("result", KEY)?;
+        Ok(leases.unwrap_or_default())
     }
+}
+
+/// What a server has granted.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// The lease.
+    pub lease: Lease,
+    /// The length of the prefix of the address's subnet.
+    pub prefix_len: u8,
+    /// The first router.
+    pub gateway: Option<IpAddr>,
+    /// The routes, as a result has them.
+    pub(crate) routes: Vec<Object>,
+    pub(crate) dns: Dns,
 }
 
 #[cfg(test)]
@@ -110,14 +114,15 @@ mod tests {
     #[test]
     fn a_result_remembers_leases_and_what_their_clients_say() {
         let all = vec![lease((80, None, None)), lease((FOREVER, None, None))];
-        let mut result = IpamResult::default();
-        assert_eq!(Lease::of_result("result", &result), Ok(Vec::new()));
-        result.set_other(KEY, &all);
-        let json = result.other(KEY).unwrap().get();
+        assert_eq!(Lease::of_answer(None), Ok(Vec::new()));
+        let mut result = Object::new();
+        result.set(KEY, &all);
+        let json = result.get(KEY).unwrap().get();
         assert!(
             json.contains(r#""clientId":"","provide":[[12,"web-0"]],"request":[1,3],"start":"#)
         );
-        assert_eq!(Lease::of_result("result", &result), Ok(all));
+        let raw = serde_json::value::to_raw_value(&result).unwrap();
+        assert_eq!(Lease::of_answer(Some(&raw)), Ok(all));
         // One of an older version.
         let old = r#"[{"address":"10.0.0.2","server":"10.0.0.1","clientId":"00","start":"","seconds":8,"renew":4,"rebind":7}]"#;
         let old: Vec<Lease> = serde_json::from_str(old).unwrap();

@@ -2,7 +2,6 @@
 
 mod client;
 mod exchange;
-mod grant;
 mod lease;
 mod link;
 mod namespace;
@@ -11,20 +10,18 @@ mod socket;
 mod v4;
 mod v6;
 
-use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cni::{About, Attachment, Call, Error, IpConfig, Plugin, Reply, code};
-use ipam::Completion;
+use ipam::{Completion, all_or_nothing};
 
 use settings::Settings;
 
 pub use client::Client;
-pub use exchange::Exchange;
-pub use grant::Grant;
-pub use lease::{FOREVER, Lease};
+pub use exchange::{Exchange, Purpose};
+pub use lease::{FOREVER, Grant, Lease};
 pub use link::{Link, LinkAddress};
-pub use namespace::in_namespace;
+pub use namespace::on_link;
 
 /// The allocator `ipam-da-dhcp`: takes a lease for each family from the network's DHCP servers.
 pub struct IpamDaDhcp;
@@ -34,19 +31,50 @@ impl Plugin for IpamDaDhcp {
         cni::about!()
     }
 
+    /// Takes the leases. The answer has them behind `prevResult` and the keys of `ipam`, and the
+    /// servers' routes with the metric `priority`.
     fn add(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
         let settings = Settings::read(call, attachment)?;
         let completion = Completion::read(&call.config, &call.config.ipam()?)?;
-        let granted = on_link(attachment, call, |link| acquire_all(link, &settings))?;
-        grant::answer(completion, granted, settings.priority).map(Reply::Result)
+        let mut leases: Vec<Lease> = completion.earlier(lease::KEY)?.unwrap_or_default();
+        let granted = exchange(attachment, call, settings.timeout, |exchange| {
+            let set_up = exchange.link.set_up();
+            set_up.map_err(|error| Error::io("it can't be set up", error))?;
+            all_or_nothing(
+                exchange,
+                &settings.clients,
+                |exchange, (any, client)| exchange.acquire(client, *any),
+                |exchange, grant| exchange.release(&grant.lease),
+            )
+        })?;
+        let mut result = completion.with_ips([]);
+        for grant in granted {
+            let address = grant.lease.address;
+            let ip = IpConfig::new(address, grant.prefix_len, grant.gateway);
+            result.ips.push(ip);
+            for mut route in grant.routes {
+                if let Some(priority) = settings.priority {
+                    route.set("priority", &priority);
+                }
+                result.routes.push(route);
+            }
+            result.dns.append(grant.dns);
+            leases.push(grant.lease);
+        }
+        result.set_other(lease::KEY, &leases);
+        Ok(Reply::Result(result))
     }
 
     /// Releases the leases of `prevResult`, if the interface is there. Otherwise they end by
     /// themselves.
     fn del(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        let released = leases(call).and_then(|leases| match leases.as_slice() {
+        let leases = Lease::of_answer(call.config.raw_prev_result());
+        let released = leases.and_then(|leases| match leases.as_slice() {
             [] => Ok(()),
-            leases => on_link(attachment, call, |link| release_all(link, leases)),
+            leases => exchange(attachment, call, Duration::ZERO, |exchange| {
+                let released = leases.iter().map(|lease| exchange.release(lease));
+                Error::all_as_one(released.filter_map(Result::err))
+            }),
         });
         if let Err(error) = released {
             tracing::info!(%error, "a lease is not released: it ends by itself");
@@ -57,91 +85,41 @@ impl Plugin for IpamDaDhcp {
     /// Asks all servers for more time of each address.
     fn check(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
         let settings = Settings::read(call, attachment)?;
-        let prev_result = call.config.prev_result()?.unwrap_or_default();
-        on_link(attachment, call, |link| {
+        let ips = call.config.prev_result()?.unwrap_or_default().ips;
+        exchange(attachment, call, settings.timeout, |exchange| {
             for (any, client) in &settings.clients {
-                let mut ips = prev_result.ips.iter().map(IpConfig::ip);
-                let Some(ip) = ips.rfind(|ip| ip.is_ipv4() == any.is_ipv4()) else {
-                    let why = format!("prevResult.ips has no address of the family of {any}");
-                    return Err(Error::new(code::NOT_RESERVED, why));
+                let mut ips = ips.iter().map(IpConfig::ip);
+                let ip = ips.rfind(|ip| ip.is_ipv4() == any.is_ipv4());
+                let renew = |ip| exchange.ask(client, Purpose::Renew(None), ip);
+                let why = match ip.map(renew).transpose() {
+                    Ok(Some(_)) => continue,
+                    Ok(None) => format!("prevResult.ips has no address of the family of {any}"),
+                    Err(error) if error.code == code::SERVER_REFUSED => error.msg,
+                    Err(error) => return Err(error),
                 };
-                let until = Instant::now() + settings.timeout;
-                let exchange = Exchange {
-                    link,
-                    client,
-                    until,
-                };
-                exchange.renew(ip, None).map_err(|error| match error.code {
-                    code::SERVER_REFUSED => Error::new(code::NOT_RESERVED, error.msg),
-                    _ => error,
-                })?;
+                return Err(Error::new(code::NOT_RESERVED, why));
             }
-            Ok(())
-        })?;
-        Ok(Reply::Nothing)
+            Ok(Reply::Nothing)
+        })
     }
 }
 
-/// The leases of `prevResult`.
-fn leases(call: &Call<'_>) -> Result<Vec<Lease>, Error> {
-    let prev_result = call.config.prev_result()?.unwrap_or_default();
-    Lease::of_result("prevResult", &prev_result)
-}
-
-/// Works on the attachment's interface, in its network namespace.
-fn on_link<T: Send>(
+/// Exchanges messages on the attachment's interface, in its network namespace.
+fn exchange<T: Send>(
     attachment: &Attachment,
     call: &Call<'_>,
-    work: impl FnOnce(&Link) -> Result<T, Error> + Send,
+    timeout: Duration,
+    work: impl FnOnce(&mut Exchange<'_>) -> Result<T, Error> + Send,
 ) -> Result<T, Error> {
     let netns = call.environment.text("CNI_NETNS");
-    let name = attachment.ifname.as_str();
-    let worked = in_namespace(Path::new(&netns), || {
-        let link = Link::open(name).map_err(|error| Error::io("its state", error))?;
-        work(&link.ok_or_else(|| Error::new(code::IO, "it is not in CNI_NETNS"))?)
-    });
+    let interface = attachment.ifname.as_str();
+    let until = Instant::now() + timeout;
+    let exchange = |link: &Link| work(&mut Exchange { link, until });
+    let worked = on_link(&netns, interface, exchange);
     let worked = worked.map_err(|error| Error::io(format_args!("CNI_NETNS: {netns}"), error))?;
-    worked.map_err(|error| Error {
-        msg: format!("interface {name}: {}", error.msg),
+    let missing = || Err(Error::new(code::IO, "it is not in CNI_NETNS"));
+    worked.unwrap_or_else(missing).map_err(|error| Error {
+        msg: format!("interface {interface}: {}", error.msg),
         ..error
     })
-}
-
-/// Takes a lease for each family, or none.
-fn acquire_all(link: &Link, settings: &Settings) -> Result<Vec<Grant>, Error> {
-    let until = Instant::now() + settings.timeout;
-    link.set_up()
-        .map_err(|error| Error::io("it can't be set up", error))?;
-    let mut granted: Vec<Grant> = Vec::new();
-    for (any, client) in &settings.clients {
-        match (Exchange {
-            link,
-            client,
-            until,
-        })
-        .acquire(*any)
-        {
-            Ok(grant) => granted.push(grant),
-            Err(error) => {
-                let leases: Vec<Lease> = granted.into_iter().map(|grant| grant.lease).collect();
-                let _ = release_all(link, &leases);
-                return Err(error);
-            }
-        }
-    }
-    Ok(granted)
-}
-
-/// Releases leases that aren't a workload's.
-fn release_all(link: &Link, leases: &[Lease]) -> Result<(), Error> {
-    let own = leases.iter().filter(|lease| !lease.client.sticky);
-    let outcomes = own.map(|lease| {
-        let exchange = Exchange {
-            link,
-            client: &lease.client,
-            until: Instant::now(),
-        };
-        exchange.release(lease)
-    });
-    Error::all_as_one(outcomes.filter_map(Result::err))
 }

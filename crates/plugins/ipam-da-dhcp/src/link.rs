@@ -9,18 +9,19 @@ use std::os::fd::OwnedFd;
 
 use ipnet::IpNet;
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
-    NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage,
+    NetlinkPayload,
 };
+use netlink_packet_route::RouteNetlinkMessage as Message;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage, CacheInfo};
 use netlink_packet_route::link::{LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
     RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage as Message};
 use pnet_datalink::NetworkInterface;
-use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
+use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
+
+use crate::FOREVER;
 
 /// Largest part of an answer, in bytes: the kernel's own bound.
 const LARGEST: usize = 32 << 10;
@@ -36,7 +37,7 @@ pub struct Link {
 pub struct LinkAddress {
     /// The address, with the length of its subnet's prefix.
     pub net: IpNet,
-    /// The seconds until the kernel removes it; `u32::MAX` for never.
+    /// The seconds until the kernel removes it; [`FOREVER`] for never.
     pub valid: u32,
 }
 
@@ -68,21 +69,31 @@ impl Link {
         self.request(Message::SetLink(request), NLM_F_ACK).map(drop)
     }
 
-    /// Its addresses.
+    /// An address of the interface; `None` if it lacks it.
     ///
     /// # Errors
     ///
     /// An I/O error.
-    pub fn addresses(&self) -> io::Result<Vec<LinkAddress>> {
+    pub fn address(&self, ip: IpAddr) -> io::Result<Option<LinkAddress>> {
         let request = Message::GetAddress(AddressMessage::default());
-        let answers = self.request(request, NLM_F_DUMP)?;
-        let addresses = answers.iter().filter_map(|answer| match answer {
-            Message::NewAddress(address) if address.header.index == self.interface.index => {
-                address_of(address)
+        // Addresses of IPv6 without a peer aren't `Local`.
+        let forms = [AddressAttribute::Local(ip), AddressAttribute::Address(ip)];
+        for answer in self.request(request, NLM_F_DUMP)? {
+            if let Message::NewAddress(found) = answer
+                && found.header.index == self.interface.index
+                && forms.iter().any(|form| found.attributes.contains(form))
+            {
+                let net = IpNet::new(ip, found.header.prefix_len).map_err(io::Error::other)?;
+                let lifetime = |attribute: &AddressAttribute| match attribute {
+                    AddressAttribute::CacheInfo(times) => Some(times.ifa_valid),
+                    _ => None,
+                };
+                let lifetime = found.attributes.iter().find_map(lifetime);
+                let valid = lifetime.unwrap_or(FOREVER);
+                return Ok(Some(LinkAddress { net, valid }));
             }
-            _ => None,
-        });
-        Ok(addresses.collect())
+        }
+        Ok(None)
     }
 
     /// Adds an address, or sets the time after which the kernel removes it.
@@ -122,7 +133,7 @@ impl Link {
         metric: Option<u32>,
     ) -> io::Result<()> {
         let mut request = RouteMessage::default();
-        request.header.address_family = family(to.addr());
+        request.header.address_family = to.addr().into();
         request.header.destination_prefix_length = to.prefix_len();
         request.header.protocol = RouteProtocol::Boot;
         request.header.kind = RouteType::Unicast;
@@ -144,7 +155,7 @@ impl Link {
 
     fn address_message(&self, net: IpNet) -> AddressMessage {
         let mut message = AddressMessage::default();
-        message.header.family = family(net.addr());
+        message.header.family = net.addr().into();
         message.header.prefix_len = net.prefix_len();
         message.header.index = self.interface.index;
         message.attributes = vec![
@@ -156,14 +167,12 @@ impl Link {
 
     /// Sends a request to the kernel; returns all parts of its answer.
     fn request(&self, message: Message, flags: u16) -> io::Result<Vec<Message>> {
-        let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | flags;
-        let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
+        let mut request = NetlinkMessage::from(message);
+        request.header.flags = NLM_F_REQUEST | flags;
         request.finalize();
         let mut buffer = vec![0; request.buffer_len()];
         request.serialize(&mut buffer);
-        let kernel = SocketAddrNetlink::new(0, 0);
-        sendto(&self.socket, &buffer, SendFlags::empty(), &kernel)?;
+        send(&self.socket, &buffer, SendFlags::empty())?;
         let mut answers = Vec::new();
         let mut buffer = vec![0; LARGEST];
         loop {
@@ -186,28 +195,4 @@ impl Link {
             }
         }
     }
-}
-
-fn family(ip: IpAddr) -> AddressFamily {
-    match ip {
-        IpAddr::V4(_) => AddressFamily::Inet,
-        IpAddr::V6(_) => AddressFamily::Inet6,
-    }
-}
-
-fn address_of(message: &AddressMessage) -> Option<LinkAddress> {
-    let (mut local, mut address, mut valid) = (None, None, u32::MAX);
-    for attribute in &message.attributes {
-        match attribute {
-            AddressAttribute::Local(ip) => local = Some(*ip),
-            // IPv6 addresses without a peer have only this one.
-            AddressAttribute::Address(ip) => address = Some(*ip),
-            AddressAttribute::CacheInfo(times) => valid = times.ifa_valid,
-            _ => {}
-        }
-    }
-    Some(LinkAddress {
-        net: IpNet::new(local.or(address)?, message.header.prefix_len).ok()?,
-        valid,
-    })
 }

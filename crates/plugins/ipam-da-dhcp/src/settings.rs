@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use cni::{Attachment, Call, Error, NetworkConfig, Object};
 use ipam::{Facts, Pool, Pools};
-use serde::Deserialize;
 
 use crate::client::{CLIENT_ID, Client};
 
@@ -34,15 +33,6 @@ const REFUSED: [&str; 4] = ["owner", "requested-ip", "exclude", "or"];
 /// The name of the pool in messages.
 const POOL: &str = "prevResult.pools[0]";
 
-/// A family of addresses, as `ipam.dhcp.families` names it.
-#[derive(Clone, Copy, Deserialize)]
-enum Family {
-    #[serde(rename = "4")]
-    V4,
-    #[serde(rename = "6")]
-    V6,
-}
-
 /// The settings of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -63,33 +53,34 @@ impl Settings {
     /// pool with ranges or with a key that only a chooser of addresses can honour.
     pub(crate) fn read(call: &Call<'_>, attachment: &Attachment) -> Result<Self, Error> {
         let ipam = call.config.ipam()?;
-        let dhcp: Object = ipam.read("ipam", "dhcp")?.unwrap_or_default();
-        let families: Option<Vec<Family>> = dhcp.read("ipam.dhcp", "families")?;
-        let families = families.unwrap_or_else(|| vec![Family::V4]);
+        let dhcp = ipam.section("ipam", "dhcp")?.unwrap_or_default();
+        let families: Option<Vec<String>> = dhcp.read("ipam.dhcp", "families")?;
+        let families = families.unwrap_or_else(|| vec!["4".to_owned()]);
         if families.is_empty() {
             let why = "ipam.dhcp.families is []: it must list \"4\", \"6\" or both";
             return Err(Error::config(why));
         }
         let pool = pool(&call.config)?;
-        let mut options = Options {
-            facts: Facts::of(call)?,
-            provide: BTreeMap::new(),
-            request: REQUESTED.to_vec(),
-        };
-        options.read("ipam", &ipam)?;
-        options.read(POOL, &pool)?;
+        let facts = Facts::of(call)?;
+        let mut provide = BTreeMap::new();
+        let mut request = REQUESTED.to_vec();
+        for (path, object) in [("ipam", &ipam), (POOL, &pool)] {
+            add_provided(path, object, &facts, &mut provide)?;
+            add_requested(path, object, &mut request)?;
+        }
         let sticky: Option<String> = pool.read(POOL, "sticky")?;
-        let Options {
-            provide, request, ..
-        } = options;
         let (network, sticky) = (call.config.name(), sticky.as_deref());
         let client = Client::new(network, attachment, sticky, provide, request);
-        let client_of = |family| match family {
-            Family::V4 => (Ipv4Addr::UNSPECIFIED.into(), client.clone()),
-            Family::V6 => (Ipv6Addr::UNSPECIFIED.into(), client.in_v6()),
+        let client_of = |(i, family): (usize, &String)| match family.as_str() {
+            "4" => Ok((Ipv4Addr::UNSPECIFIED.into(), client.clone())),
+            "6" => Ok((Ipv6Addr::UNSPECIFIED.into(), client.in_v6())),
+            _ => Err(Error::config(format!(
+                "ipam.dhcp.families[{i}]: {family:?} is neither \"4\" nor \"6\""
+            ))),
         };
+        let clients = families.iter().enumerate().map(client_of);
         Ok(Self {
-            clients: families.into_iter().map(client_of).collect(),
+            clients: clients.collect::<Result<_, _>>()?,
             timeout: dhcp.duration("ipam.dhcp", "timeout")?.unwrap_or(TIMEOUT),
             priority: ipam.read("ipam", "priority")?,
         })
@@ -101,84 +92,67 @@ fn pool(config: &NetworkConfig) -> Result<Object, Error> {
     let mut pools = Pools::of_call(config)?.into_entries();
     let count = pools.len();
     let pool = pools.pop().unwrap_or_default();
-    let refused = if count > 1 {
-        format!("prevResult.pools has {count} entries")
-    } else if Pool::has_ranges(&pool) {
-        format!("{POOL} has ranges")
-    } else if let Some(key) = REFUSED.iter().find(|key| pool.get(key).is_some()) {
-        format!("{POOL}.{key}")
-    } else {
-        return Ok(pool);
+    let key = REFUSED.iter().find(|key| pool.get(key).is_some());
+    let refused = match key {
+        _ if count > 1 => format!("prevResult.pools has {count} entries"),
+        _ if Pool::has_ranges(&pool) => format!("{POOL} has ranges"),
+        Some(key) => format!("{POOL}.{key}"),
+        None => return Ok(pool),
     };
     let why = "a DHCP server gives one address, and chooses it";
     Err(Error::config(format!("{refused}: {why}")))
 }
 
-/// An entry of `provide`.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Provide {
-    option: String,
-    value: Option<String>,
-    from_arg: Option<String>,
-}
-
-/// An entry of `request`.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Request {
-    skip_default: bool,
-    option: String,
-}
-
-/// Options that are sent and requested.
-struct Options {
-    facts: Facts,
-    provide: BTreeMap<u8, String>,
-    request: Vec<u8>,
-}
-
-impl Options {
-    /// Adds those of an object's `provide` and `request`.
-    fn read(&mut self, path: &str, object: &Object) -> Result<(), Error> {
-        let provide: Vec<Provide> = object.read(path, "provide")?.unwrap_or_default();
-        for (i, entry) in provide.into_iter().enumerate() {
-            let path = format!("{path}.provide[{i}]");
-            let number = number(&path, &entry.option)?;
-            let named = entry
-                .from_arg
-                .and_then(|key| self.facts.get(&key).map(str::to_owned));
-            let Some(value) = named.or(entry.value).filter(|value| !value.is_empty()) else {
-                continue;
-            };
-            self.provide.insert(number, value);
+/// Adds the options of an object's `provide`. A fact wins over `value`; an empty value isn't sent.
+fn add_provided(
+    path: &str,
+    object: &Object,
+    facts: &Facts,
+    provide: &mut BTreeMap<u8, String>,
+) -> Result<(), Error> {
+    let entries: Vec<Object> = object.read(path, "provide")?.unwrap_or_default();
+    for (i, entry) in entries.iter().enumerate() {
+        let path = format!("{path}.provide[{i}]");
+        let option: String = entry.required(&path, "option")?;
+        let number = number(&path, &option)?;
+        let named: Option<String> = entry.read(&path, "fromArg")?;
+        let fact = named.and_then(|name| facts.get(&name).map(str::to_owned));
+        let value = fact.or(entry.read(&path, "value")?);
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            provide.insert(number, value);
         }
-        let request: Vec<Request> = object.read(path, "request")?.unwrap_or_default();
-        if request.iter().any(|entry| entry.skip_default) {
-            self.request.clear();
-        }
-        for (i, entry) in request.into_iter().enumerate() {
-            if !entry.option.is_empty() {
-                let path = format!("{path}.request[{i}]");
-                self.request.push(number(&path, &entry.option)?);
-            }
-        }
-        Ok(())
     }
+    Ok(())
+}
+
+/// Adds the options of an object's `request`, in the place of the earlier ones with `skipDefault`.
+fn add_requested(path: &str, object: &Object, request: &mut Vec<u8>) -> Result<(), Error> {
+    let entries: Vec<Object> = object.read(path, "request")?.unwrap_or_default();
+    let mut more = Vec::new();
+    for (i, entry) in entries.iter().enumerate() {
+        let path = format!("{path}.request[{i}]");
+        if entry.read(&path, "skipDefault")?.unwrap_or(false) {
+            request.clear();
+        }
+        let option: Option<String> = entry.read(&path, "option")?;
+        if let Some(option) = option.filter(|option| !option.is_empty()) {
+            more.push(number(&path, &option)?);
+        }
+    }
+    request.extend(more);
+    Ok(())
 }
 
 /// The number of an option, by its name or its number.
 fn number(path: &str, option: &str) -> Result<u8, Error> {
     let named = NAMES.iter().find(|(name, _)| *name == option);
-    let number = named.map(|(_, number)| *number);
-    let number = number.or_else(|| option.parse().ok());
+    let number = named.map_or_else(|| option.parse().ok(), |(_, number)| Some(*number));
     // 0 and 255 pad and end the list; 53 is the kind of message.
     let may_be_sent = |number: &u8| ![0, 53, 255].contains(number);
     number.filter(may_be_sent).ok_or_else(|| {
-        let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+        let names = NAMES.map(|(name, _)| name).join(", ");
         Error::config(format!(
-            "{path}.option: {option:?} is neither an option's number nor one of {}",
-            names.join(", ")
+            "{path}.option: {option:?} is neither an option's number nor one of {names}"
         ))
     })
 }
@@ -237,7 +211,7 @@ mod tests {
             (
                 r#"{"dhcp":{"families":["5"]}}"#,
                 "null",
-                "ipam.dhcp.families[0]",
+                "ipam.dhcp.families[0]: \"5\" is neither",
             ),
             (
                 r#"{"provide":[{"option":"colour","value":"x"}]}"#,

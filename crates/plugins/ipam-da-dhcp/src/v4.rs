@@ -1,19 +1,19 @@
-//! DHCP (RFC 2131): from DISCOVER to ACK, renewal, and release.
+//! DHCP (RFC 2131): the messages from DISCOVER to ACK, of renewal, and of release.
 //!
 //! A client without an address sets the broadcast flag: interfaces of ipvlan share one hardware
 //! address, so only what goes to all of them reaches the right one.
 
+use std::io;
 use std::net::Ipv4Addr;
-use std::time::Instant;
 
-use cni::{Dns, Error, Object, code};
+use cni::{Dns, Error, Object};
 use dhcproto::v4::{DhcpOption, Flags, Message, MessageType, Opcode, OptionCode, UnknownOption};
 use dhcproto::{Decodable, Encodable};
 use ipnet::Ipv4Net;
 
-use crate::exchange::{other_address, refused};
-use crate::socket::{CLIENT, SERVER, Socket, io_error};
-use crate::{Client, Exchange, Grant, Lease};
+use crate::exchange::{Purpose, Question, refused};
+use crate::socket::{CLIENT, SERVER, Socket};
+use crate::{Client, Grant, Lease, Link};
 
 /// The lease time of a server that doesn't say one, in seconds: that of the reference plugin.
 const DEFAULT_SECONDS: u32 = 3600;
@@ -21,163 +21,109 @@ const DEFAULT_SECONDS: u32 = 3600;
 /// Shortest message, in bytes: relays of BOOTP drop shorter ones (RFC 1542, section 2.1).
 const SHORTEST: usize = 300;
 
-/// Number of refusals after which no other offer is asked for. A server may offer one address to
-/// several clients at once, and refuses all but the first (RFC 2131, section 3.1, item 4).
-const MOST_REFUSALS: usize = 5;
-
-impl Exchange<'_> {
-    /// Asks for a lease: of the wanted address, or of any.
-    pub(crate) fn acquire_v4(&self, wanted: Ipv4Addr) -> Result<Grant, Error> {
-        let mut refusals = 0;
-        loop {
-            match self.acquire_once(wanted) {
-                Err(error)
-                    if error.code == code::SERVER_REFUSED
-                        && refusals < MOST_REFUSALS
-                        && Instant::now() < self.until =>
-                {
-                    refusals += 1;
-                }
-                outcome => return outcome,
-            }
+/// A message about an address, which is unspecified for any, and the socket for it.
+pub(crate) fn question<'a>(
+    link: &Link,
+    client: &'a Client,
+    purpose: Purpose<'_>,
+    ip: Ipv4Addr,
+) -> io::Result<Question<'a>> {
+    let socket = match purpose {
+        Purpose::Renew(server) => {
+            let server = server.and_then(|server| server.parse().ok());
+            let to = (server.unwrap_or(Ipv4Addr::BROADCAST), SERVER);
+            Socket::udp(link, (ip, CLIENT).into(), to.into())?
         }
-    }
-
-    /// One DISCOVER, and the REQUEST of what is offered.
-    fn acquire_once(&self, wanted: Ipv4Addr) -> Result<Grant, Error> {
-        let mut socket = Socket::packet(self.link).map_err(io_error)?;
-        let mut discover = self.message(MessageType::Discover);
-        if !wanted.is_unspecified() {
-            let option = DhcpOption::RequestedIpAddress(wanted);
-            discover.opts_mut().insert(option);
-        }
-        let mut other = None;
-        let offer = socket.ask(&encoded(&discover), self.until, |packet| {
-            let offer = answer_to(&discover, packet)?;
-            let offered = offer.yiaddr();
-            if !offer.opts().has_msg_type(MessageType::Offer) {
-                return None;
-            }
-            if !wanted.is_unspecified() && wanted != offered {
-                other = Some(offered);
-                return None;
-            }
-            Some((offered, server_of(&offer)?))
-        });
-        let (offered, server) = offer.map_err(|error| other.map_or(error, other_address))?;
-        let mut request = self.message(MessageType::Request);
-        let options = request.opts_mut();
-        options.insert(DhcpOption::RequestedIpAddress(offered));
-        options.insert(DhcpOption::ServerIdentifier(server));
-        self.requested(&mut socket, &request)
-    }
-
-    /// Asks for more time: this server, or all.
-    pub(crate) fn renew_v4(&self, ip: Ipv4Addr, server: Option<&str>) -> Result<Grant, Error> {
-        let server = server.and_then(|server| server.parse().ok());
-        let to = (server.unwrap_or(Ipv4Addr::BROADCAST), SERVER);
-        let socket = Socket::udp(self.link, (ip, CLIENT).into(), to.into());
-        let mut socket = socket.map_err(io_error)?;
-        let mut request = self.message(MessageType::Request);
-        request.set_ciaddr(ip).set_flags(Flags::default());
-        self.requested(&mut socket, &request)
-    }
-
-    /// Tells the server that the lease isn't needed. There is no answer. All hosts get the message:
-    /// the interface may be gone before the kernel knows the server's hardware address.
-    pub(crate) fn release_v4(&self, lease: &Lease, ip: Ipv4Addr) -> Result<(), Error> {
-        let Ok(server) = lease.server.parse() else {
-            return Ok(());
-        };
-        let mut release = self.message(MessageType::Release);
-        release.set_ciaddr(ip).set_flags(Flags::default());
-        let options = release.opts_mut();
-        options.insert(DhcpOption::ServerIdentifier(server));
-        let mut socket = Socket::packet(self.link).map_err(io_error)?;
-        socket.send(&encoded(&release)).map_err(io_error)
-    }
-
-    /// Sends a REQUEST, and reads the server's decision.
-    fn requested(&self, socket: &mut Socket, request: &Message) -> Result<Grant, Error> {
-        socket.ask(&encoded(request), self.until, |packet| {
-            let answer = answer_to(request, packet)?;
-            match answer.opts().msg_type()? {
-                MessageType::Ack => Some(Ok(granted(self.client, &answer))),
-                MessageType::Nak => Some(Err(refused(reason(&answer)))),
-                _ => None,
-            }
-        })?
-    }
-
-    /// A message of the client.
-    fn message(&self, kind: MessageType) -> Message {
-        let mut message = Message::default();
-        let mac = self.link.interface.mac.unwrap_or_default();
-        message
-            .set_chaddr(&mac.octets())
-            .set_flags(Flags::default().set_broadcast());
-        let options = message.opts_mut();
-        options.insert(DhcpOption::MessageType(kind));
-        options.insert(DhcpOption::ClientIdentifier(self.client.id()));
-        if kind != MessageType::Release {
-            let numbers = self.client.request.iter().map(|number| (*number).into());
-            options.insert(DhcpOption::ParameterRequestList(numbers.collect()));
-            for (number, value) in &self.client.provide {
-                let option = UnknownOption::new((*number).into(), value.clone().into_bytes());
-                options.insert(DhcpOption::Unknown(option));
-            }
-        }
-        message
-    }
-}
-
-/// The bytes of a message, padded.
-fn encoded(message: &Message) -> Vec<u8> {
-    let mut bytes = message.to_vec().expect("its options have their lengths");
+        // A release, too: the interface may be gone before the kernel knows the server's hardware
+        // address.
+        _ => Socket::packet(link)?,
+    };
+    let mut message = message(client, purpose, ip);
+    message.set_chaddr(&link.interface.mac.unwrap_or_default().octets());
+    let mut bytes = message.to_vec().map_err(io::Error::other)?;
     bytes.resize(bytes.len().max(SHORTEST), 0);
-    bytes
+    Ok(Question {
+        socket,
+        bytes,
+        read: Box::new(move |packet| answer(client, &message, packet)),
+    })
 }
 
-/// The answer in a packet, if it is one to this message.
-fn answer_to(message: &Message, packet: &[u8]) -> Option<Message> {
+fn message(client: &Client, purpose: Purpose<'_>, ip: Ipv4Addr) -> Message {
+    let (kind, server) = match purpose {
+        Purpose::Discover => (MessageType::Discover, None),
+        Purpose::Request(server) => (MessageType::Request, Some(server)),
+        Purpose::Renew(_) => (MessageType::Request, None),
+        Purpose::Release(server) => (MessageType::Release, Some(server)),
+    };
+    let has_address = matches!(purpose, Purpose::Renew(_) | Purpose::Release(_));
+    let mut message = Message::default();
+    if has_address {
+        message.set_ciaddr(ip);
+    } else {
+        message.set_flags(Flags::default().set_broadcast());
+    }
+    let options = message.opts_mut();
+    options.insert(DhcpOption::MessageType(kind));
+    options.insert(DhcpOption::ClientIdentifier(client.id()));
+    if !has_address && !ip.is_unspecified() {
+        options.insert(DhcpOption::RequestedIpAddress(ip));
+    }
+    if let Some(Ok(server)) = server.map(str::parse) {
+        options.insert(DhcpOption::ServerIdentifier(server));
+    }
+    if kind != MessageType::Release {
+        let numbers = client.request.iter().map(|number| (*number).into());
+        options.insert(DhcpOption::ParameterRequestList(numbers.collect()));
+        for (number, value) in &client.provide {
+            let option = UnknownOption::new((*number).into(), value.clone().into_bytes());
+            options.insert(DhcpOption::Unknown(option));
+        }
+    }
+    message
+}
+
+/// The decision of a server in a packet, if it is an answer to this message.
+fn answer(client: &Client, message: &Message, packet: &[u8]) -> Option<Result<Grant, Error>> {
     // All clients of the link get all answers: another client's isn't decoded.
     if packet.get(4..8)? != message.xid().to_be_bytes() {
         return None;
     }
     let answer = Message::from_bytes(packet).ok()?;
-    let is_answer = answer.opcode() == Opcode::BootReply && answer.chaddr() == message.chaddr();
-    is_answer.then_some(answer)
-}
-
-fn server_of(answer: &Message) -> Option<Ipv4Addr> {
-    match answer.opts().get(OptionCode::ServerIdentifier)? {
-        DhcpOption::ServerIdentifier(server) => Some(*server),
+    if answer.opcode() != Opcode::BootReply || answer.chaddr() != message.chaddr() {
+        return None;
+    }
+    match (message.opts().msg_type()?, answer.opts().msg_type()?) {
+        (MessageType::Discover, MessageType::Offer) | (MessageType::Request, MessageType::Ack) => {
+            Some(Ok(granted(client, &answer)))
+        }
+        (_, MessageType::Nak) => {
+            let reason = match answer.opts().get(OptionCode::Message) {
+                Some(DhcpOption::Message(reason)) => reason,
+                _ => "it says no reason",
+            };
+            Some(Err(refused(reason)))
+        }
         _ => None,
     }
 }
 
-/// The reason that a server has for its refusal.
-fn reason(answer: &Message) -> String {
-    match answer.opts().get(OptionCode::Message) {
-        Some(DhcpOption::Message(reason)) => reason.clone(),
-        _ => "it says no reason".to_owned(),
-    }
-}
-
-/// What an ACK grants.
+/// What an ACK grants, or an OFFER.
 ///
 /// The routes are the classless ones, and with them no others (RFC 3442); else the static ones, and
 /// the default route.
 fn granted(client: &Client, ack: &Message) -> Grant {
-    let (mut seconds, mut renew, mut rebind) = (DEFAULT_SECONDS, None, None);
+    let mut times = (DEFAULT_SECONDS, None, None);
     let (mut prefix_len, mut router, mut mtu) = (32, None, None);
     let (mut classless, mut classful) = (Vec::new(), Vec::new());
     let mut dns = Dns::default();
+    let mut server = ack.siaddr();
     for (_, option) in ack.opts().iter() {
         match option {
-            DhcpOption::AddressLeaseTime(time) => seconds = *time,
-            DhcpOption::Renewal(time) => renew = Some(*time),
-            DhcpOption::Rebinding(time) => rebind = Some(*time),
+            DhcpOption::ServerIdentifier(identifier) => server = *identifier,
+            DhcpOption::AddressLeaseTime(time) => times.0 = *time,
+            DhcpOption::Renewal(time) => times.1 = Some(*time),
+            DhcpOption::Rebinding(time) => times.2 = Some(*time),
             DhcpOption::SubnetMask(mask) => {
                 prefix_len = ipnet::ipv4_mask_to_prefix(*mask).unwrap_or(prefix_len);
             }
@@ -204,16 +150,12 @@ fn granted(client: &Client, ack: &Message) -> Grant {
         let default = router.map(|router| (Ipv4Net::default(), router));
         classless = classful.into_iter().chain(default).collect();
     }
-    let server = server_of(ack).unwrap_or(ack.siaddr()).to_string();
-    let times = (seconds, renew, rebind);
+    let to_route = |(to, by)| route(to, by, mtu);
     Grant {
-        lease: Lease::new(ack.yiaddr().into(), server, client, times),
+        lease: Lease::new(ack.yiaddr().into(), server.to_string(), client, times),
         prefix_len,
         gateway: router.map(Into::into),
-        routes: classless
-            .into_iter()
-            .map(|(to, by)| route(to, by, mtu))
-            .collect(),
+        routes: classless.into_iter().map(to_route).collect(),
         dns,
     }
 }

@@ -1,10 +1,10 @@
-//! DHCPv6 (RFC 8415): from SOLICIT to REPLY, renewal, and release of one address.
+//! DHCPv6 (RFC 8415): the messages from SOLICIT to REPLY, of renewal, and of release of one address.
 //!
 //! A server says neither a prefix's length nor a router: those are the router's announcements,
 //! which the kernel follows.
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddrV6};
+use std::net::{Ipv6Addr, SocketAddrV6};
 
 use cni::{Dns, Error};
 use dhcproto::v6::{
@@ -13,10 +13,10 @@ use dhcproto::v6::{
 use dhcproto::{Decodable, Encodable};
 
 use crate::client::{from_hex, hex};
-use crate::exchange::refused;
-use crate::socket::{Socket, io_error};
+use crate::exchange::{Purpose, Question, refused};
+use crate::socket::Socket;
 use crate::v4::search_domain;
-use crate::{Client, Exchange, Grant, Lease};
+use crate::{Client, Grant, Lease, Link};
 
 const CLIENT: u16 = 546;
 const SERVER: u16 = 547;
@@ -27,75 +27,34 @@ const SERVERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 1, 2);
 /// The number of a client's only identity association.
 const IAID: u32 = 1;
 
-impl Exchange<'_> {
-    /// Asks for a lease: of the wanted address, or of any.
-    pub(crate) fn acquire_v6(&self, wanted: IpAddr) -> Result<Grant, Error> {
-        let solicit = message(self.client, MessageType::Solicit, wanted, None);
-        let offer = self.ask(&solicit)?.of_wanted(wanted)?;
-        let Lease {
-            address, server, ..
-        } = &offer.lease;
-        self.ask(&message(
-            self.client,
-            MessageType::Request,
-            *address,
-            Some(server),
-        ))
-    }
-
-    /// Asks for more time: the server with this DUID, or all.
-    pub(crate) fn renew_v6(&self, address: IpAddr, server: Option<&str>) -> Result<Grant, Error> {
-        let kind = match server {
-            Some(_) => MessageType::Renew,
-            None => MessageType::Rebind,
-        };
-        self.ask(&message(self.client, kind, address, server))
-    }
-
-    /// Tells the server that the lease isn't needed. Its answer isn't waited for.
-    pub(crate) fn release_v6(&self, lease: &Lease) -> Result<(), Error> {
-        let (kind, server) = (MessageType::Release, Some(lease.server.as_str()));
-        let release = message(self.client, kind, lease.address, server);
-        let sent = encoded(&release).and_then(|release| self.socket_v6()?.send(&release));
-        sent.map_err(io_error)
-    }
-
-    /// A socket of the link's own address, for all servers.
-    fn socket_v6(&self) -> io::Result<Socket> {
-        let to = SocketAddrV6::new(SERVERS, SERVER, 0, self.link.interface.index);
-        Socket::udp(self.link, (Ipv6Addr::UNSPECIFIED, CLIENT).into(), to.into())
-    }
-
-    /// Sends a message; returns what the first answer of a server offers or grants.
-    fn ask(&self, message: &Message) -> Result<Grant, Error> {
-        let answer = match message.msg_type() {
-            MessageType::Solicit => MessageType::Advertise,
-            _ => MessageType::Reply,
-        };
-        let duid = self.client.id();
-        let bytes = encoded(message).map_err(io_error)?;
-        let mut socket = self.socket_v6().map_err(io_error)?;
-        socket.ask(&bytes, self.until, |packet| {
-            let received = Message::from_bytes(packet).ok()?;
-            let options = received.opts();
-            let is_ours = matches!(options.get(OptionCode::ClientId),
-                Some(DhcpOption::ClientId(id)) if *id == duid);
-            let is_answer = received.xid() == message.xid() && received.msg_type() == answer;
-            let Some(DhcpOption::ServerId(server)) = options.get(OptionCode::ServerId) else {
-                return None;
-            };
-            (is_ours && is_answer).then(|| granted(self.client, hex(server), options))
-        })?
-    }
+/// A message about an address, which is unspecified for any, and the socket for it.
+pub(crate) fn question<'a>(
+    link: &Link,
+    client: &'a Client,
+    purpose: Purpose<'_>,
+    ip: Ipv6Addr,
+) -> io::Result<Question<'a>> {
+    let to = SocketAddrV6::new(SERVERS, SERVER, 0, link.interface.index);
+    let message = message(client, purpose, ip);
+    Ok(Question {
+        // The kernel chooses the link's own address.
+        socket: Socket::udp(link, (Ipv6Addr::UNSPECIFIED, CLIENT).into(), to.into())?,
+        bytes: message.to_vec().map_err(io::Error::other)?,
+        read: Box::new(move |packet| answer(client, &message, packet)),
+    })
 }
 
-/// A message about the one address of a client, which is unspecified for any, to a server.
-fn message(client: &Client, kind: MessageType, address: IpAddr, server: Option<&str>) -> Message {
+fn message(client: &Client, purpose: Purpose<'_>, addr: Ipv6Addr) -> Message {
+    let (kind, server) = match purpose {
+        Purpose::Discover => (MessageType::Solicit, None),
+        Purpose::Request(server) => (MessageType::Request, Some(server)),
+        Purpose::Renew(None) => (MessageType::Rebind, None),
+        Purpose::Renew(server) => (MessageType::Renew, server),
+        Purpose::Release(server) => (MessageType::Release, Some(server)),
+    };
     let mut message = Message::new(kind);
     let mut association = DhcpOptions::new();
-    if let IpAddr::V6(addr) = address
-        && !addr.is_unspecified()
-    {
+    if !addr.is_unspecified() {
         association.insert(DhcpOption::IAAddr(IAAddr {
             addr,
             preferred_life: 0,
@@ -120,29 +79,45 @@ fn message(client: &Client, kind: MessageType, address: IpAddr, server: Option<&
     message
 }
 
-fn encoded(message: &Message) -> io::Result<Vec<u8>> {
-    message.to_vec().map_err(io::Error::other)
+/// The decision of a server in a packet, if it is an answer to this message.
+fn answer(client: &Client, message: &Message, packet: &[u8]) -> Option<Result<Grant, Error>> {
+    let answer = Message::from_bytes(packet).ok()?;
+    let kind = match message.msg_type() {
+        MessageType::Solicit => MessageType::Advertise,
+        _ => MessageType::Reply,
+    };
+    let options = answer.opts();
+    let own_id = message.opts().get(OptionCode::ClientId);
+    let is_own = answer.xid() == message.xid() && options.get(OptionCode::ClientId) == own_id;
+    match options.get(OptionCode::ServerId) {
+        Some(DhcpOption::ServerId(server)) if is_own && answer.msg_type() == kind => {
+            Some(granted(client, hex(server), options))
+        }
+        _ => None,
+    }
 }
 
 /// The address in an answer's options, with a lifetime, and the name servers.
 fn granted(client: &Client, server: String, options: &DhcpOptions) -> Result<Grant, Error> {
-    let association = match options.get(OptionCode::IANA) {
-        Some(DhcpOption::IANA(association)) => Some(association),
-        _ => None,
-    };
-    let inner = association.map(|association| &association.opts);
-    let address = match inner.and_then(|inner| inner.get(OptionCode::IAAddr)) {
-        Some(DhcpOption::IAAddr(address)) if address.valid_life > 0 => address,
-        _ => return Err(refused(reason([inner, Some(options)]))),
-    };
-    let times = (
-        address.valid_life,
-        association.map(|association| association.t1),
-        association.map(|association| association.t2),
-    );
+    let of_association = options.iter().flat_map(|option| match option {
+        DhcpOption::IANA(association) => association.opts.iter().collect(),
+        _ => Vec::new(),
+    });
+    let (mut address, mut times) = (None, (0, None, None));
+    let mut why = "it says no reason, and gives no address".to_owned();
     let mut dns = Dns::default();
-    for option in options.iter() {
+    for option in options.iter().chain(of_association) {
         match option {
+            DhcpOption::IANA(association) => {
+                times = (0, Some(association.t1), Some(association.t2));
+            }
+            DhcpOption::IAAddr(given) if given.valid_life > 0 => {
+                address = Some(given.addr);
+                times.0 = given.valid_life;
+            }
+            DhcpOption::StatusCode(code) if code.status != Status::Success => {
+                why = format!("{:?} {}", code.status, code.msg);
+            }
             DhcpOption::DomainNameServers(servers) => {
                 dns.nameservers = servers.iter().map(ToString::to_string).collect();
             }
@@ -152,26 +127,12 @@ fn granted(client: &Client, server: String, options: &DhcpOptions) -> Result<Gra
             _ => {}
         }
     }
+    let address = address.ok_or_else(|| refused(why))?;
     Ok(Grant {
-        lease: Lease::new(address.addr.into(), server, client, times),
+        lease: Lease::new(address.into(), server, client, times),
         prefix_len: 128,
         gateway: None,
         routes: Vec::new(),
         dns,
     })
-}
-
-/// The reason that a server has for giving no address: the first status of these that isn't a
-/// success.
-fn reason(options: [Option<&DhcpOptions>; 2]) -> String {
-    let statuses = options.into_iter().flatten();
-    let mut statuses = statuses.filter_map(|options| match options.get(OptionCode::StatusCode) {
-        Some(DhcpOption::StatusCode(code)) if code.status != Status::Success => Some(code),
-        _ => None,
-    });
-    match statuses.next() {
-        Some(code) if code.msg.is_empty() => format!("{:?}", code.status),
-        Some(code) => format!("{} ({:?})", code.msg, code.status),
-        None => "it says no reason, and gives no address".to_owned(),
-    }
 }

@@ -9,7 +9,7 @@ fn granted_with(options: impl IntoIterator<Item = DhcpOption>) -> Grant {
         ack.opts_mut().insert(option);
     }
     // As it arrives.
-    let ack = Message::from_bytes(&encoded(&ack)).unwrap();
+    let ack = Message::from_bytes(&ack.to_vec().unwrap()).unwrap();
     granted(&Client::default(), &ack)
 }
 
