@@ -22,6 +22,11 @@ impl Background {
             .stderr(log);
         Self(command.spawn().unwrap())
     }
+
+    /// The number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
 }
 
 impl Drop for Background {

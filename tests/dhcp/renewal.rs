@@ -21,6 +21,8 @@ fn a_lease_is_renewed_as_long_as_a_daemon_lives_and_its_end_is_the_kernels() {
     let renewer = lan.renewer();
     wait_for(|| lan.lifetime("c1").is_some());
     let acks = lan.count("DHCPACK");
+    // A reload of the unit doesn't end it.
+    lan.node.sh(&format!("kill -HUP {}", renewer.id()));
     // More than a whole lease.
     wait_for(|| lan.count("DHCPACK") >= acks + 3);
     drop(renewer);

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Parser;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use records::attachments;
@@ -46,8 +46,8 @@ struct Arguments {
     log: tracing::Level,
 }
 
-/// Runs the daemon. SIGTERM and SIGINT end it at once: nothing is lost by that. `--once` fails
-/// if something is wrong with an attachment.
+/// Runs the daemon. SIGTERM and SIGINT end it at once: nothing is lost by that. SIGHUP changes
+/// nothing: it looks each second. `--once` fails if something is wrong with an attachment.
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     tracing_subscriber::fmt()
@@ -59,6 +59,7 @@ fn main() -> Result<ExitCode> {
     for signal in [SIGTERM, SIGINT] {
         flag::register_conditional_shutdown(signal, 0, Arc::new(AtomicBool::new(true)))?;
     }
+    flag::register(SIGHUP, Arc::default())?;
     let mut schedule = Schedule::default();
     if arguments.once {
         schedule.note(attachments(&arguments)?, false);
