@@ -17,7 +17,7 @@ fn iscs_server_gives_a_lease_and_takes_it_back() {
 }
 
 #[test]
-fn kea_gives_leases_of_both_families_and_renews_them() {
+fn kea_gives_leases_of_both_families_renews_them_and_takes_them_back() {
     needs!(
         "root",
         "bridge",
@@ -41,4 +41,9 @@ fn kea_gives_leases_of_both_families_and_renews_them() {
         ips.iter().all(|ip| addresses.contains(ip)),
         "{DHCP_RENEWER}: {addresses}"
     );
+    lan.call_chain("DEL", "c1", &config).nothing();
+    for (message, ip) in ["DHCP4_RELEASE ", "DHCP6_RELEASE_NA "].iter().zip(&ips) {
+        let is_released = |line: &str| line.contains(message) && line.contains(ip.as_str());
+        harness::waiting::wait_for(|| lan.text("server.log").lines().any(is_released));
+    }
 }
