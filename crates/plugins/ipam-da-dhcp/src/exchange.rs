@@ -94,7 +94,8 @@ impl Exchange<'_> {
     }
 
     /// Sends a message about an address, which is unspecified for any, and again after each wait,
-    /// until a server grants it. A refusal counts when the wait is over: another server may grant it.
+    /// until a server grants it. Another server may do so after a refusal, which counts when the wait
+    /// is over, and after an offer of another address, which counts when the time is up.
     ///
     /// # Errors
     ///
@@ -107,8 +108,9 @@ impl Exchange<'_> {
     ) -> Result<Grant, Error> {
         let question = self.question(client, purpose, address)?;
         let mut wait = FIRST_WAIT;
-        let mut refusal = None;
-        while refusal.is_none() && Instant::now() < self.until {
+        let mut failure = Error::new(code::TRY_AGAIN_LATER, "no DHCP server answers");
+        let mut is_refused = false;
+        while !is_refused && Instant::now() < self.until {
             match question.socket.send(&question.bytes) {
                 // The kernel still verifies that nobody else has the link's own address of IPv6.
                 Err(error) if error.kind() == ErrorKind::AddrNotAvailable => {
@@ -125,16 +127,15 @@ impl Exchange<'_> {
                     Some(Ok(grant)) if address == grant.lease.address => return Ok(grant),
                     Some(Ok(grant)) => {
                         let other = grant.lease.address;
-                        refusal = Some(refused(format_args!("it has another address, {other}")));
+                        failure = refused(format_args!("it has another address, {other}"));
                     }
-                    Some(Err(error)) => refusal = Some(error),
+                    Some(Err(error)) => (failure, is_refused) = (error, true),
                     None => {}
                 }
             }
             wait *= 2;
         }
-        let unanswered = || Error::new(code::TRY_AGAIN_LATER, "no DHCP server answers");
-        Err(refusal.unwrap_or_else(unanswered))
+        Err(failure)
     }
 }
 

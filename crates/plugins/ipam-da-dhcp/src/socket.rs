@@ -86,7 +86,8 @@ impl Socket {
     pub(crate) fn receive(&self) -> io::Result<Option<Vec<u8>>> {
         let mut buffer = [0; LARGEST];
         let (Self::Packet(socket, _) | Self::Udp(socket, _)) = self;
-        let length = match Read::read(&mut &*socket, &mut buffer) {
+        let mut reader = socket;
+        let length = match reader.read(&mut buffer) {
             Err(error) if matches!(error.kind(), WouldBlock | Interrupted) => return Ok(None),
             read => read?,
         };
