@@ -1,8 +1,7 @@
-//! The command line.
+//! The command line, as clap reads it: each command with its options. `places` has the options of all
+//! commands: folders, or a cluster.
 
-mod cluster;
-pub(crate) mod places;
-pub(crate) mod target;
+mod places;
 
 use std::fs;
 use std::io;
@@ -10,11 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use cluster::{ImportArguments, NodeForgetArguments};
 pub(crate) use places::Places;
-use target::Target;
 
 /// Shows who holds which address on this node or in a cluster, finds leaks and releases them, and
 /// checks conflists.
@@ -58,10 +56,7 @@ pub(crate) enum Command {
     /// Show what nobody will release, each with the evidence and the command that releases it.
     ///
     /// The exit status is 1 if there is a leak.
-    Leaks {
-        #[command(flatten)]
-        list: ListArguments,
-    },
+    Leaks(ListArguments),
     /// Repeat failed DELs and undo ADDs that never ended; with a list, release what it doesn't name.
     Gc(GcArguments),
     /// Release one attachment.
@@ -87,6 +82,20 @@ pub(crate) enum Command {
         #[arg(long, value_name = "NODE", requires = "kubeconfig")]
         node: Option<String>,
     },
+}
+
+/// An attachment, as a person names it.
+#[derive(Debug, Args)]
+pub(crate) struct Target {
+    /// Address, owner, or container ID: whole, or the unique beginning of one that a runtime has made.
+    #[arg(value_name = "ID|ADDRESS|OWNER", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) word: String,
+    /// Only on this network.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) network: Option<String>,
+    /// Only this interface.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) ifname: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -164,6 +173,42 @@ pub(crate) struct ExplainArguments {
     /// or ifname.
     #[arg(value_name = "KEY=VALUE", value_parser = fact)]
     pub(crate) facts: Vec<(String, String)>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArguments {
+    /// File with pools, as in a catalogue of ipam-ds-rules; - is stdin. For etcd: in Kubernetes,
+    /// pools are objects for kubectl apply.
+    #[arg(required_unless_present = "from_whereabouts")]
+    pub(crate) file: Option<PathBuf>,
+    /// Claim the addresses that whereabouts has allocated to pods, by --kubeconfig.
+    #[arg(long, conflicts_with = "file", requires_all = ["pool", "network"])]
+    pub(crate) from_whereabouts: bool,
+    /// The pool with these addresses.
+    #[arg(long, value_name = "NAME", requires = "from_whereabouts")]
+    pub(crate) pool: Option<cni::NetworkName>,
+    /// The network of these addresses, by its name in the configuration.
+    #[arg(long, value_name = "NAME", requires = "from_whereabouts")]
+    pub(crate) network: Option<cni::NetworkName>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NodeForgetArguments {
+    /// The node's name.
+    #[arg(required_unless_present = "deleted")]
+    pub(crate) node: Option<String>,
+    /// The machine that held the addresses, if several machines did under this name.
+    #[arg(long, value_name = "ID", conflicts_with = "deleted")]
+    pub(crate) machine: Option<String>,
+    /// All nodes without a Node object, at two looks ten minutes apart, by --kubeconfig.
+    #[arg(long, conflicts_with = "node")]
+    pub(crate) deleted: bool,
+    /// Release them. Without it, they are shown, and the exit status is 1.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Time between the two looks. A Node that was deleted by mistake is back by then.
+    #[arg(long, hide = true, default_value = "10m", value_parser = humantime::parse_duration)]
+    pub(crate) between_looks: Duration,
 }
 
 /// The text of a file; `-` is stdin.

@@ -1,4 +1,10 @@
-//! The commands, one file each.
+//! The commands, one file each. Most of them read the [`Inventory`](crate::inventory::Inventory), choose
+//! some of its rows or attachments, and print these as JSON by serde, or as a [`Table`] for people.
+//! Those that change something, `gc` and `release`, act on attachments through [`crate::release`]; those
+//! of a cluster, on its store through [`crate::clusters`]. Each returns whether it has findings, which is
+//! the exit status.
+//!
+//! [`Table`]: crate::output::table::Table
 
 mod check;
 mod cluster_row;
@@ -31,7 +37,7 @@ pub(crate) fn run(command: &Command, context: &Context<'_>) -> Result<bool> {
         Command::Ls(arguments) => ls::run(arguments, context),
         Command::Show(target) => show::run(target, context),
         Command::Map { network } => map::run(network, context),
-        Command::Leaks { list } => leaks::run(list, context),
+        Command::Leaks(list) => leaks::run(list, context),
         Command::Gc(arguments) => gc::run(arguments, context),
         Command::Release(arguments) => release::run(arguments, context),
         Command::Check(arguments) => check::run(arguments, context),

@@ -1,5 +1,9 @@
 //! The one judgement of an attachment, by its evidence: leaked, unknown, or in use. `leaks` shows it,
 //! `gc` acts on it.
+//!
+//! A [`Judgement`] has proofs that nobody will release the attachment, and at most one reason to keep it:
+//! a proof releases nothing beside such a reason. The evidence is its record with the network namespace,
+//! the runtime's list if there is one, its age, and the lock of its record.
 
 use std::fs::File;
 use std::time::{Duration, SystemTime};
@@ -69,16 +73,6 @@ impl Judgement {
         let text = text.into();
         self.proofs.push(Proof { key, text });
     }
-}
-
-/// What a record and a network namespace say of an attachment.
-enum Life {
-    /// A reason to keep it.
-    Kept(Keep),
-    /// Its network namespace is gone, by this proof.
-    Gone(String),
-    /// Nothing: the list, or a call that has begun, decides.
-    Unjudged,
 }
 
 pub(crate) struct Judge<'a> {
@@ -155,22 +149,24 @@ impl<'a> Judge<'a> {
         if is_listed == Some(false) {
             judgement.add("not-valid", "not among the valid containers");
         }
-        let life = match not_ours(attachment) {
-            Some(keep) => Life::Kept(keep),
-            // A valid container may have been restarted with another namespace, and what has begun to
-            // end isn't in use.
-            None if is_pending || is_listed == Some(true) => Life::Unjudged,
-            None => self.life(attachment),
-        };
-        let is_gone = matches!(life, Life::Gone(_));
-        match life {
-            Life::Kept(keep) => judgement.keep = Some(keep),
-            Life::Gone(text) => judgement.add("netns-gone", text),
-            Life::Unjudged => {}
-        }
-        if judgement.keep.is_none() && is_listed == Some(false) {
-            let too_young = self.too_young(attachment.last_change(), is_gone);
-            judgement.keep = too_young.map(Keep::InUse);
+        // A valid container may have been restarted with another namespace, and what has begun to end
+        // isn't in use.
+        let is_decided = is_pending || is_listed == Some(true);
+        let gone = refuse_others(attachment).and_then(|()| match is_decided {
+            true => Ok(None),
+            false => self.gone(attachment),
+        });
+        match gone {
+            Err(keep) => judgement.keep = Some(keep),
+            Ok(gone) => {
+                if is_listed == Some(false) {
+                    let too_young = self.too_young(attachment.last_change(), gone.is_some());
+                    judgement.keep = too_young.map(Keep::InUse);
+                }
+                if let Some(text) = gone {
+                    judgement.add("netns-gone", text);
+                }
+            }
         }
         if judgement.is_leak() {
             let record = attachment.record;
@@ -179,21 +175,24 @@ impl<'a> Judge<'a> {
         judgement
     }
 
-    /// Whether it is alive, by its record and its network namespace; what they don't prove, the list
-    /// decides.
-    fn life(&self, attachment: &NetworkAttachment<'_>) -> Life {
+    /// The proof that its network namespace is gone, by its record. Without one, the list decides.
+    ///
+    /// # Errors
+    ///
+    /// The reason to keep it.
+    fn gone(&self, attachment: &NetworkAttachment<'_>) -> Result<Option<String>, Keep> {
         let has_list = self.valid.is_some();
         let unknown = match attachment.record.map(|record| &record.content) {
             // Only the daemon can ask which of Docker's containers has an address.
             Some(Ok(_)) if attachment.is_dockers() => {
-                return Life::Kept(Keep::InUse("docker-ipam-delegated asks Docker".to_owned()));
+                return Err(Keep::InUse("docker-ipam-delegated asks Docker".to_owned()));
             }
             _ if attachment.is_dockers() => "Docker's, without a usable record".to_owned(),
             Some(Ok(content)) => match content.liveness() {
-                Liveness::Gone(text) => return Life::Gone(text),
-                Liveness::Alive(reason) => return Life::Kept(Keep::Alive(reason)),
-                Liveness::LetGo(_) | Liveness::Unproven(_) if has_list => return Life::Unjudged,
-                Liveness::LetGo(reason) => return Life::Kept(Keep::InUse(reason)),
+                Liveness::Gone(text) => return Ok(Some(text)),
+                Liveness::Alive(reason) => return Err(Keep::Alive(reason)),
+                Liveness::LetGo(_) | Liveness::Unproven(_) if has_list => return Ok(None),
+                Liveness::LetGo(reason) => return Err(Keep::InUse(reason)),
                 Liveness::Unproven(reason) | Liveness::Unknown(reason) => reason,
             },
             Some(Err(reason)) => format!("its record: {reason}"),
@@ -201,12 +200,12 @@ impl<'a> Judge<'a> {
                 let network = attachment.network;
                 match self.inventory.may_have_a_record(self.node, network) {
                     Some(reason) => reason,
-                    None => return Life::Unjudged,
+                    None => return Ok(None),
                 }
             }
             None => "no record, no netns to look at".to_owned(),
         };
-        Life::Kept(Keep::Unknown(unknown))
+        Err(Keep::Unknown(unknown))
     }
 
     /// The reason to keep something that changed at this time: no list may have it yet. A time in the
@@ -238,17 +237,20 @@ fn of_nobody(attachment: &NetworkAttachment<'_>) -> Judgement {
     judgement
 }
 
-/// The reason to leave it to somebody else.
-fn not_ours(attachment: &NetworkAttachment<'_>) -> Option<Keep> {
+/// Refuses what somebody else releases.
+fn refuse_others(attachment: &NetworkAttachment<'_>) -> Result<(), Keep> {
     let mut stored = attachment.addresses.iter();
     let of_another_machine = stored.find_map(|held| held.stored.as_ref()?.is_of_another_machine());
-    let unknown = of_another_machine.or_else(|| attachment.two_records());
-    let endpoint = attachment.endpoint;
-    let in_use = endpoint.map(|record| match &record.content {
-        Ok(_) => Keep::InUse("docker-ipam-delegated undoes it".to_owned()),
-        Err(reason) => Keep::Unknown(format!("the record of Docker's endpoint: {reason}")),
-    });
-    unknown.map(Keep::Unknown).or(in_use)
+    if let Some(reason) = of_another_machine.or_else(|| attachment.two_records()) {
+        return Err(Keep::Unknown(reason));
+    }
+    match attachment.endpoint.map(|record| &record.content) {
+        None => Ok(()),
+        Some(Ok(_)) => Err(Keep::InUse("docker-ipam-delegated undoes it".to_owned())),
+        Some(Err(reason)) => Err(Keep::Unknown(format!(
+            "the record of Docker's endpoint: {reason}"
+        ))),
+    }
 }
 
 /// The processes that hold the lock of a record, as a reason to keep it; `None` if it is free.

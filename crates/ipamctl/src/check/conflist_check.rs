@@ -1,4 +1,6 @@
-//! The check of one conflist among all others.
+//! What the files of this folder work on: one conflist, among all others, and its findings.
+
+use std::fmt::Display;
 
 use cni::Environment;
 use conflist::Conflist;
@@ -58,34 +60,31 @@ pub(super) struct Check<'a> {
 }
 
 impl Check<'_> {
-    pub(super) fn error(
-        &mut self,
-        key: &str,
-        problem: impl Into<String>,
-        instead: impl Into<String>,
-    ) {
-        self.add(Severity::Error, key, problem.into(), instead.into());
+    pub(super) fn error(&mut self, key: &str, problem: impl Display, instead: impl Display) {
+        self.add(Severity::Error, key, problem, instead);
     }
 
-    pub(super) fn warning(
-        &mut self,
-        key: &str,
-        problem: impl Into<String>,
-        instead: impl Into<String>,
-    ) {
-        self.add(Severity::Warning, key, problem.into(), instead.into());
+    pub(super) fn warning(&mut self, key: &str, problem: impl Display, instead: impl Display) {
+        self.add(Severity::Warning, key, problem, instead);
     }
 
-    pub(super) fn add(&mut self, severity: Severity, key: &str, problem: String, instead: String) {
+    pub(super) fn add(
+        &mut self,
+        severity: Severity,
+        key: &str,
+        problem: impl Display,
+        instead: impl Display,
+    ) {
+        let new = Finding {
+            file: self.one.conflist.file.clone(),
+            key: key.to_owned(),
+            severity,
+            problem: problem.to_string(),
+            instead: instead.to_string(),
+        };
         let mut known = self.findings.iter();
-        if !known.any(|known| known.key == key && known.problem == problem) {
-            self.findings.push(Finding {
-                file: self.one.conflist.file.clone(),
-                key: key.to_owned(),
-                severity,
-                problem,
-                instead,
-            });
+        if !known.any(|known| (&known.key, &known.problem) == (&new.key, &new.problem)) {
+            self.findings.push(new);
         }
     }
 }

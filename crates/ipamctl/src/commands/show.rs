@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::Context;
-use crate::arguments::target::Target;
+use crate::arguments::Target;
 use crate::inventory::{HeldAddress, Inventory, NetworkAttachment, Nodes, attachments, select};
 use crate::leases::{described, leases_of};
 use crate::node::Node;

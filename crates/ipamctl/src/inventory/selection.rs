@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use anyhow::{Result, bail};
 
 use super::attachment::NetworkAttachment;
-use crate::arguments::target::Target;
+use crate::arguments::Target;
 use crate::output::joined;
 
 /// The attachments that a target names: the holder of the address, or all of the container or owner.
