@@ -1,5 +1,10 @@
 //! Finds what keeps a container from starting or an address from coming back, in conflists that no
-//! container uses yet. Each submodule has one subject.
+//! container uses yet.
+//!
+//! Each conflist is read once, with its network and its pools (`Checked`), and compared with all others
+//! and with what is reserved (`Check`). The files below have one subject each, and add findings. What
+//! plugins refuse themselves isn't repeated here: selectors are asked for their pools, and the whole chain
+//! by STATUS, last, if no error is found before.
 
 mod chain_status;
 mod collection;
@@ -57,7 +62,7 @@ pub(crate) fn findings(
             check.delegates(network);
             check.collection(network);
             check.renewer(network);
-            check.ranges(network);
+            check.selectors(network);
             check.subnets_of_main_plugin(network);
             check.folders(network);
             check.unread_keys(network);

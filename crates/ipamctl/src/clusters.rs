@@ -5,20 +5,31 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use cluster::{Engine, Held, Inventory, Node, Store as _, StoreError, until_answered};
-use cni::{NetworkName, Object};
+use cni::{DelegateName, NetworkName, Object};
 use conflist::Problem;
-use kubernetes::Kubernetes;
+use kubernetes::{Kubernetes, OwnedState};
 use serde_json::json;
 
 use crate::Context;
-use crate::arguments::Places;
-use crate::engines::engine_of;
 use crate::network::Network;
+use crate::node;
+use crate::output::warn;
 use crate::pools::names_of;
 
 /// The kubeconfig that the manifests let the installer write into the folder of conflists. With Multus,
 /// networks are in Kubernetes' API, and nothing else on a node leads to its cluster.
 const INSTALLED_KUBECONFIG: &str = "ipam-delegated.kubeconfig";
+
+/// The index of the delegate that is an engine's allocator, and the engine.
+pub(crate) fn engine_of(delegates: &[DelegateName]) -> Option<(usize, &'static dyn Engine)> {
+    let engines: [&dyn Engine; 2] = [&etcd::ENGINE, kubernetes::ENGINE];
+    let mut numbered = delegates.iter().enumerate();
+    numbered.find_map(|(at, delegate)| {
+        let mut engines = engines.into_iter();
+        let engine = engines.find(|engine| delegate.as_str() == engine.allocator())?;
+        Some((at, engine))
+    })
+}
 
 /// The section with this kubeconfig.
 pub(crate) fn with_kubeconfig(mut ipam: Object, file: &Path) -> Object {
@@ -45,15 +56,16 @@ impl Cluster {
     /// used is a problem of the file.
     pub(crate) fn of<'a>(
         networks: impl IntoIterator<Item = &'a Network>,
-        places: &Places,
+        node: &node::Node,
         problems: &mut Vec<Problem>,
     ) -> Vec<Arc<Self>> {
         let of_networks = networks.into_iter().filter_map(|network| {
             let (_, engine) = engine_of(&network.delegates)?;
-            let user = Some((network.name.clone(), names_of(network)));
+            let names = names_of(network, &node.environment);
+            let user = Some((network.name.clone(), names));
             Some((network.file.clone(), engine, network.ipam(), user))
         });
-        let installed = places.conf_dir.iter().filter_map(|folder| {
+        let installed = node.places.conf_dir.iter().filter_map(|folder| {
             let file = folder.join(INSTALLED_KUBECONFIG);
             let ipam = with_kubeconfig(Object::new(), &file);
             file.exists()
@@ -96,7 +108,8 @@ impl Cluster {
             return Ok(Self::of_kubeconfig(file));
         }
         let mut problems = Vec::new();
-        let clusters = Self::of(&context.node().networks, context.places, &mut problems);
+        let node = context.node();
+        let clusters = Self::of(&node.networks, &node, &mut problems);
         if let Some(problem) = problems.first() {
             bail!("{problem}");
         }
@@ -204,4 +217,27 @@ pub(crate) fn of_person(kubeconfig: Option<&PathBuf>) -> Result<Kubernetes<'stat
     let store = Kubernetes::of_person(file)?;
     store.time().limit_each_request();
     Ok(store)
+}
+
+/// Those of these addresses whose owner has no object and that no pod names. What can't be told is
+/// named on stderr, and isn't among them.
+///
+/// # Errors
+///
+/// Those of the store.
+pub(crate) fn without_object(
+    store: &mut Kubernetes<'_>,
+    owned: Vec<Held>,
+) -> Result<Vec<Held>, StoreError> {
+    let states = store.owned_states(&owned)?;
+    let both = owned.into_iter().zip(states);
+    let gone = both.filter_map(|(held, state)| match state {
+        OwnedState::Gone => Some(held),
+        OwnedState::Used => None,
+        OwnedState::Unknown(why) => {
+            warn(format!("{} is kept, {}: {why}", held.key, held.describe()));
+            None
+        }
+    });
+    Ok(gone.collect())
 }

@@ -1,5 +1,10 @@
-//! One table of who holds which address: reservations and records of this node, and addresses of
-//! its cluster, read once. Each command is a view of it.
+//! One table of who holds which address, read once. Each command is a view of it.
+//!
+//! Its rows ([`HeldAddress`]) are the reservations of this node and the addresses of its cluster
+//! (`of_cluster`). Records are joined to them by network, container and interface; a record without a
+//! reservation is a row by itself, and `leftover` finds reservations that their record doesn't name. The
+//! rows of one attachment together are a [`NetworkAttachment`], which [`select`] finds by what a person
+//! writes. What can't be read is a problem, never a missing row.
 
 mod attachment;
 mod held;
@@ -7,7 +12,6 @@ mod leftover;
 mod names;
 mod of_cluster;
 mod selection;
-mod stored;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{self, ErrorKind};
@@ -30,8 +34,8 @@ use leftover::Leftovers;
 pub(crate) use attachment::{NetworkAttachment, attachments};
 pub(crate) use held::{HeldAddress, HeldState, Place};
 pub(crate) use names::{Names, short_id};
+pub(crate) use of_cluster::Stored;
 pub(crate) use selection::select;
-pub(crate) use stored::Stored;
 
 /// Whose addresses of a cluster are read. With a kubeconfig, there is no node: those of all are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +113,7 @@ impl Inventory {
         }
         let networks = || node.networks.iter().chain(&unconfigured);
         self.read_data_dirs(node, networks(), BTreeSet::new());
-        Cluster::of(networks(), &node.places, &mut self.problems)
+        Cluster::of(networks(), node, &mut self.problems)
     }
 
     /// Reads the reservations and the records of this node, also in the folders that only records

@@ -5,16 +5,15 @@ mod check;
 mod clusters;
 mod commands;
 mod container_list;
-mod engines;
 mod evidence;
 mod inventory;
 mod leases;
 mod network;
 mod node;
 mod output;
-mod owners;
 mod pools;
 mod release;
+mod selectors;
 mod usage;
 
 use std::env;

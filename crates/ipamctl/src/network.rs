@@ -7,7 +7,7 @@ use cni::{DelegateName, Environment, Error, NetworkConfig, NetworkName, Object};
 use conflist::{Conflist, PluginEntry};
 use reservations::DATA_DIR;
 
-use crate::engines::engine_of;
+use crate::clusters::engine_of;
 
 /// The IPAM plugin that runs a chain.
 pub(crate) const CHAIN: &str = "ipam-delegated";

@@ -7,12 +7,12 @@ use std::iter;
 use std::path::PathBuf;
 
 use chain::record::ListedRecord;
-use cni::{Call, Environment, NetworkConfig, NetworkName, Object};
+use cni::{Environment, Error, NetworkConfig, NetworkName, Object};
 use docker_records::pool::{self, DIRECTORY};
 use docker_records::records::Line;
 use ipam::{Overflow, Pool, Pools, overflow};
 
-use crate::network::{HOST_LOCAL, Network, RANGES, RULES};
+use crate::network::Network;
 use crate::output::joined;
 
 /// A pool, and the directory in which its reservations are kept.
@@ -78,10 +78,9 @@ pub(crate) struct KnownPools {
 impl KnownPools {
     /// Adds the pools of a network's configuration.
     pub(crate) fn add_configured(&mut self, network: &Network, environment: &Environment) {
-        if network.has_delegate(RANGES) || network.has_delegate(HOST_LOCAL) {
-            self.add_read(network, of_ranges(&network.config, environment));
-        }
-        self.add_read(network, of_catalogue(network));
+        let pools = network.all_pools(environment);
+        let read = pools.and_then(|pools| with_ranges(pools.unwrap_or_default(), &network.config));
+        self.add_read(network, read.map_err(|error| error.msg));
     }
 
     /// Adds the subnet of a Docker network without a conflist, which only records have. False if
@@ -94,26 +93,21 @@ impl KnownPools {
         true
     }
 
-    /// Adds these pools, or the reason why they can't be read.
+    /// Adds these pools of a network, or the reason why they can't be read. Those of a cluster are
+    /// read there.
     fn add_read(&mut self, network: &Network, read: Result<Vec<Pool>, String>) {
         match read {
-            Ok(pools) => pools
-                .into_iter()
-                .for_each(|pool| self.add_of(network, pool)),
             Err(reason) => self.problems.push((network.name.clone(), reason)),
+            Ok(_) if network.is_of_a_cluster() => {}
+            Ok(pools) => pools.into_iter().for_each(|pool| {
+                let directory = pool.directory(&network.name).as_str();
+                self.add(PlacedPool {
+                    directory: network.data_dir.join(directory),
+                    pool,
+                    networks: vec![network.name.clone()],
+                });
+            }),
         }
-    }
-
-    fn add_of(&mut self, network: &Network, pool: Pool) {
-        if network.is_of_a_cluster() {
-            return;
-        }
-        let directory = pool.directory(&network.name).as_str();
-        self.add(PlacedPool {
-            directory: network.data_dir.join(directory),
-            pool,
-            networks: vec![network.name.clone()],
-        });
     }
 
     /// Adds a pool, or its networks to the same pool.
@@ -147,62 +141,30 @@ fn of_docker(id: &str) -> Result<Vec<Pool>, String> {
     Ok(vec![read])
 }
 
-/// The range sets of host-local's configuration.
-pub(crate) fn of_ranges(
-    config: &NetworkConfig,
-    environment: &Environment,
-) -> Result<Vec<Pool>, String> {
-    let call = Call::new(config.without_call(), environment);
-    let pools = ipam_ds_ranges::pools(&call);
-    // Each call has all of them.
-    let read = pools.and_then(|pools| Pools::new(pools).read(config));
-    let read = read.map_err(|error| error.msg)?;
+/// The pools of a selector that have ranges, also those behind an `or`: an allocator knows any other
+/// by its name. A call has all of those without a name, and none gives a gateway of another one.
+fn with_ranges(entries: Vec<Object>, config: &NetworkConfig) -> Result<Vec<Pool>, Error> {
+    let mut ranged = Vec::new();
+    for entry in entries {
+        let or = overflow::objects("ipam.pools", &entry)?;
+        if iter::once(&entry).chain(&or).all(Pool::has_ranges) {
+            ranged.push(entry);
+        }
+    }
+    let is_named = |entry: &Object| entry.get("name").is_some();
+    let (named, of_each_call): (Vec<_>, Vec<_>) = ranged.into_iter().partition(is_named);
+    let mut read = Pools::new(of_each_call).read(config)?;
+    for (i, entry) in named.into_iter().enumerate() {
+        read.push(Overflow::read(&format!("ipam.pools[{i}]"), entry)?);
+    }
     Ok(read.into_iter().flat_map(Overflow::into_all).collect())
 }
 
-/// The pools of the catalogue, of the configuration and of `ipam.poolsDir`, or those of an
-/// array `ipam.pools`.
-fn of_catalogue(network: &Network) -> Result<Vec<Pool>, String> {
-    with_ranges("ipam.pools", catalogue(network)?.unwrap_or_default())
-}
-
-/// The pools of the catalogue as they are written; `None` if there is none.
-fn catalogue(network: &Network) -> Result<Option<Vec<Object>>, String> {
-    if network.has_delegate(RULES) {
-        let pools = ipam_ds_rules::pools(&network.config);
-        return pools.map(Some).map_err(|error| error.msg);
-    }
-    // Of another selector, the key may be anything.
-    Ok(network.ipam().read("ipam", "pools").ok().flatten())
-}
-
 /// The names of the pools that a network may use; `None` if that isn't known.
-pub(crate) fn names_of(network: &Network) -> Option<Vec<String>> {
-    let pools = match catalogue(network).ok()? {
-        None if network.has_delegate(RANGES) => Vec::new(),
-        pools => pools?,
-    };
+pub(crate) fn names_of(network: &Network, environment: &Environment) -> Option<Vec<String>> {
+    let pools = network.all_pools(environment).ok()??;
     let name = |pool: &Object| pool.read("ipam.pools", "name").ok().flatten();
     Some(pools.iter().filter_map(name).collect())
-}
-
-/// The address space of a cluster's pool.
-pub(crate) fn space_of(pool: &Pool) -> Option<NetworkName> {
-    serde_json::from_str(pool.get("space")?.get()).ok()
-}
-
-/// The pools that have ranges, also those behind an `or`. An allocator knows any other by its name.
-pub(crate) fn with_ranges(path: &str, entries: Vec<Object>) -> Result<Vec<Pool>, String> {
-    let mut pools = Vec::new();
-    for (i, entry) in entries.into_iter().enumerate() {
-        let path = format!("{path}[{i}]");
-        let or = overflow::objects(&path, &entry).map_err(|error| error.msg)?;
-        if iter::once(&entry).chain(&or).all(Pool::has_ranges) {
-            let read = Overflow::read(&path, entry).map_err(|error| error.msg)?;
-            pools.extend(read.into_all());
-        }
-    }
-    Ok(pools)
 }
 
 #[cfg(test)]
@@ -220,12 +182,16 @@ mod tests {
             .unwrap()
     }
 
+    fn environment() -> Environment {
+        Environment::default().with("CNI_PATH", "/nowhere")
+    }
+
     #[test]
     fn a_named_pool_of_two_networks_is_one_pool() {
         let ipam = r#"{"type":"ipam-delegated","delegates":["ipam-ds-rules","ipam-da-host-local"],"pools":{"web":{"subnet":"10.2.0.0/24"},"lan":{}},"rules":[{"pools":["web"]}]}"#;
         let mut pools = KnownPools::default();
         for name in ["a", "b"] {
-            pools.add_configured(&network(name, ipam), &Environment::default());
+            pools.add_configured(&network(name, ipam), &environment());
         }
         assert_eq!(pools.all.len(), 1);
         assert_eq!(pools.all[0].name(), Some("web"));
@@ -237,12 +203,12 @@ mod tests {
     fn range_sets_are_pools_in_order_and_wrong_ones_are_named() {
         let mut pools = KnownPools::default();
         let two = r#"{"type":"host-local","ranges":[[{"subnet":"10.1.0.0/24"}],[{"subnet":"fd00::/64"}]]}"#;
-        pools.add_configured(&network("a", two), &Environment::default());
+        pools.add_configured(&network("a", two), &environment());
         let titles: Vec<String> = pools.all.iter().map(PlacedPool::to_string).collect();
         let ipv6 = "a: fd00::1-fd00::ffff:ffff:ffff:ffff";
         assert_eq!(titles, ["a: 10.1.0.1-10.1.0.254", ipv6]);
         let wrong = r#"{"type":"host-local","subnet":"10.1.0.9/24"}"#;
-        pools.add_configured(&network("b", wrong), &Environment::default());
+        pools.add_configured(&network("b", wrong), &environment());
         assert!(pools.problems[0].1.contains("10.1.0.9/24"));
     }
 }

@@ -1,5 +1,9 @@
 //! Releases an attachment: through the chain of its record, through today's conflist, or only its
 //! reservation.
+//!
+//! The [`Way`] follows from what is known of it. With a record or a conflist, a chain does the DEL under
+//! the attachment's lock, and its addresses must be gone afterwards; `by_file` removes a file that no
+//! plugin knows, and an address of a cluster is released in its store. An [`Outcome`] says what was done.
 
 mod by_file;
 mod outcome;

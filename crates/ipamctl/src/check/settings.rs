@@ -2,14 +2,18 @@
 
 use std::collections::BTreeSet;
 
+use cni::Command;
 use ipam::{IpNet, Range};
 
 use crate::check::conflist_check::Check;
 use crate::check::findings::key_of;
-use crate::network::{HOST_LOCAL, Network, RANGES};
+use crate::network::Network;
 
 /// The text that another project's program replaces by the node's subnet.
 const USE_POD_CIDR: &str = "usePodCidr";
+
+/// What to write in the place of settings that a plugin refuses.
+const SETTINGS: &str = "settings, pools and rules as docs/configuration.md has them";
 
 impl Check<'_> {
     pub(super) fn settings(&mut self) {
@@ -19,7 +23,7 @@ impl Check<'_> {
             let instead = if reason.contains(USE_POD_CIDR) {
                 "\"subnet\": \"${podCIDR}\" in a conflist of the installer (docs/kubernetes.md)"
             } else {
-                "settings, pools and rules as docs/configuration.md has them"
+                SETTINGS
             };
             self.error(key_of(reason), reason, instead);
         }
@@ -55,28 +59,11 @@ impl Check<'_> {
         }
     }
 
-    /// Without a range, the runtime has to send one, which it does only if the main plugin declares
-    /// the capability.
-    pub(super) fn ranges(&mut self, network: &Network) {
-        let main = &network.main.object;
-        let section = |key| main.section("", key).ok().flatten();
-        // libcni reads the names of capabilities exactly.
-        let is_declared = section("capabilities").is_some_and(|capabilities| {
-            let declared = capabilities.read_exact::<bool>("capabilities", "ipRanges");
-            declared.is_ok_and(|declared| declared.is_some())
-        });
-        let is_configured =
-            section("runtimeConfig").is_some_and(|runtime| runtime.get("ipRanges").is_some());
-        let is_sent = is_declared || is_configured;
-        let needs_ranges = network.has_delegate(RANGES) || network.has_delegate(HOST_LOCAL);
-        let pools = &self.one.pools;
-        if needs_ranges && pools.all.is_empty() && pools.problems.is_empty() && !is_sent {
-            self.error(
-                "ipam.ranges",
-                "there is no range to give addresses from, and the runtime is not asked for one",
-                "\"ranges\": [[{\"subnet\": \"10.1.0.0/16\"}]], or \"capabilities\": {\"ipRanges\": \
-                 true} beside the \"type\" of the main plugin",
-            );
+    /// Selectors that refuse each container, as those do without a range.
+    pub(super) fn selectors(&mut self, network: &Network) {
+        let asked = network.selected(Command::Status, &network.config, self.environment);
+        if let Err(error) = asked {
+            self.error(key_of(&error.msg), &error.msg, SETTINGS);
         }
     }
 }

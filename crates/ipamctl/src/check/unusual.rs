@@ -120,7 +120,7 @@ mod tests {
         );
         let path = std::path::Path::new("/nowhere/n.conflist");
         let list = conflist::Conflist::parse(path, content.as_bytes()).unwrap();
-        let environment = cni::Environment::default();
+        let environment = cni::Environment::default().with("CNI_PATH", "/nowhere");
         let network = Network::of(&list, &environment).unwrap().unwrap();
         let mut pools = KnownPools::default();
         pools.add_configured(&network, &environment);

@@ -1,16 +1,16 @@
-//! `ipamctl explain`: the rule that decides for a container, and its pools. Nothing is reserved, no
-//! plugin runs.
+//! `ipamctl explain`: the rule that decides for a container, and its pools, as the network's selectors
+//! choose them on ADD. Nothing is reserved, and nothing is executed.
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, Result, anyhow, bail};
-use cni::{Call, Environment, Error, NetworkConfig};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use cni::{Command, Environment, Error, NetworkConfig, Object};
 use conflist::Found;
 use serde_json::json;
 
 use crate::Context;
 use crate::arguments::ExplainArguments;
-use crate::network::{HOST_LOCAL, Network, RANGES, RULES, with_keys};
+use crate::network::{Network, with_keys};
 use crate::node::Node;
 
 pub(crate) fn run(arguments: &ExplainArguments, context: &Context<'_>) -> Result<bool> {
@@ -25,16 +25,17 @@ pub(crate) fn run(arguments: &ExplainArguments, context: &Context<'_>) -> Result
     let other = || format!("{file}: neither ipam-delegated nor host-local gives its addresses");
     let network = first.with_context(other)?;
     let (environment, config) = add_of(network, &node, &arguments.facts)?;
-    let call = Call::new(config, &environment);
-    let refused = |error: Error| anyhow!("an ADD would be refused: {}", error.msg);
-    let (rule, pools) = if network.has_delegate(RULES) {
-        let chosen = ipam_ds_rules::explain(&call).map_err(refused)?;
-        (Some(chosen.rule), chosen.pools)
-    } else if network.has_delegate(RANGES) || network.has_delegate(HOST_LOCAL) {
-        (None, ipam_ds_ranges::pools(&call).map_err(refused)?)
-    } else {
-        bail!("only its delegates know the pools of {}", network.name);
-    };
+    let chosen = network.selected(Command::Add, &config, &environment);
+    let chosen = chosen.map_err(|error| anyhow!("an ADD would be refused: {}", error.msg))?;
+    let name = &network.name;
+    ensure!(
+        !chosen.is_empty(),
+        "only its delegates know the pools of {name}"
+    );
+    let pools: Vec<Object> = chosen.into_iter().flatten().flatten().collect();
+    // A selector with rules says which one has chosen the pool.
+    let rule = pools.iter().find_map(|pool| pool.get("rule"));
+    let rule: Option<String> = rule.map(|rule| cni::read("rule", rule)).transpose()?;
     // The keys are documented, and don't change their meaning.
     let explanation = json!({"network": network.name, "rule": rule, "pools": pools});
     context.output.print(&explanation, || {

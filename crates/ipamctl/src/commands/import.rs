@@ -12,7 +12,6 @@ use crate::Context;
 use crate::arguments::{ImportArguments, read_text};
 use crate::clusters::{Cluster, addresses, of_person};
 use crate::output::warn;
-use crate::pools::space_of;
 
 pub(crate) fn run(arguments: &ImportArguments, context: &Context<'_>) -> Result<bool> {
     let Some(file) = &arguments.file else {
@@ -25,7 +24,7 @@ pub(crate) fn run(arguments: &ImportArguments, context: &Context<'_>) -> Result<
     for (name, definition) in &pools {
         let definition = Pool::read(name.as_str(), definition.clone());
         let pool = definition.map_err(|error| anyhow!(error.msg))?;
-        keep_space(&mut store, name.as_str(), space_of(&pool).as_ref())?;
+        keep_space(&mut store, name.as_str(), pool.space.as_ref())?;
     }
     for (name, definition) in &pools {
         until_answered(&mut store, |store| store.define(name.as_str(), definition))?;
@@ -75,7 +74,7 @@ fn from_whereabouts(arguments: &ImportArguments, context: &Context<'_>) -> Resul
                 continue;
             }
         };
-        let space = space_of(&pool);
+        let space = pool.space.clone();
         let remembered = Remembered {
             key: AddressKey { space, ip },
             holder: Holder {

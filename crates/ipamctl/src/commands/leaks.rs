@@ -5,21 +5,19 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use anyhow::Result;
+use cluster::{AddressKey, Held};
 use serde::Serialize;
 
 use crate::Context;
 use crate::arguments::ListArguments;
-use crate::clusters::of_person;
+use crate::clusters::{of_person, without_object};
 use crate::container_list::ContainerList;
 use crate::evidence::{Judge, Judgement, Keep};
-use crate::inventory::{
-    HeldAddress, Inventory, Names, NetworkAttachment, Nodes, attachments, short_id,
-};
+use crate::inventory::{Inventory, Names, NetworkAttachment, Nodes, attachments, short_id};
 use crate::leases::lost;
 use crate::output::joined;
 use crate::output::table::Table;
 use crate::output::times::{self, rounded};
-use crate::owners::without_object;
 use crate::release::release_command;
 
 /// A leak, or an attachment of which it is unknown. The keys are documented, and don't change
@@ -95,11 +93,12 @@ pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
     let all = attachments(&inventory.held);
     let judge = Judge::new(node, &inventory, &all, valid.as_ref(), list)?;
     let ipamctl = context.places.command();
-    let gone = without_owner(&inventory, context)?;
+    let gone = without_owner(&inventory, context.places.kubeconfig.as_ref())?;
     let judged = state_files::in_threads(&all, |one| {
-        let judgement = match one.addresses[0].file().filter(|name| gone.contains(name)) {
-            Some(_) => Judgement::of_gone_owner(),
-            None => judge.judge(one),
+        let stored = one.addresses[0].stored.as_ref();
+        let judgement = match stored.is_some_and(|stored| gone.contains(&stored.held.key)) {
+            true => Judgement::of_gone_owner(),
+            false => judge.judge(one),
         };
         Leak::of(one, judgement, &ipamctl)
     });
@@ -114,23 +113,19 @@ pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
     inventory.verdict(leaks.iter().any(|leak| leak.is_proven))
 }
 
-/// The names of addresses whose owners are gone, by the rights of a person.
-fn without_owner(inventory: &Inventory, context: &Context<'_>) -> Result<HashSet<PathBuf>> {
-    let rows = || inventory.held.iter().filter(|row| row.owner.is_some());
-    if context.places.kubeconfig.is_none() || rows().next().is_none() {
+/// The addresses whose owners are gone, by the rights of a person.
+fn without_owner(
+    inventory: &Inventory,
+    kubeconfig: Option<&PathBuf>,
+) -> Result<HashSet<AddressKey>> {
+    let owned = inventory.held.iter().filter(|row| row.owner.is_some());
+    let stored = owned.filter_map(|row| Some(row.stored.as_ref()?.held.clone()));
+    let stored: Vec<Held> = stored.collect();
+    if kubeconfig.is_none() || stored.is_empty() {
         return Ok(HashSet::new());
     }
-    let store = &mut of_person(context.places.kubeconfig.as_ref())?;
-    let stored = rows().filter_map(|row| row.stored.as_ref());
-    let gone = without_object(store, stored.map(|stored| stored.held.clone()).collect())?;
-    let is_gone = |row: &&HeldAddress| {
-        let stored = row.stored.as_ref();
-        stored.is_some_and(|stored| gone.contains(&stored.held))
-    };
-    Ok(rows()
-        .filter(is_gone)
-        .filter_map(HeldAddress::file)
-        .collect())
+    let gone = without_object(&mut of_person(kubeconfig)?, stored)?;
+    Ok(gone.into_iter().map(|held| held.key).collect())
 }
 
 /// The commands that release the leaks.

@@ -13,9 +13,8 @@ use kubernetes::Kubernetes;
 use super::cluster_row::{Row, print};
 use crate::Context;
 use crate::arguments::NodeForgetArguments;
-use crate::clusters::{Cluster, addresses, of_person};
+use crate::clusters::{Cluster, addresses, of_person, without_object};
 use crate::output::{joined, warn};
-use crate::owners::without_object;
 
 pub(crate) fn run(arguments: &NodeForgetArguments, context: &Context<'_>) -> Result<bool> {
     let Some(name) = &arguments.node else {

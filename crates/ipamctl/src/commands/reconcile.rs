@@ -13,8 +13,7 @@ use kubernetes::ENGINE as KUBERNETES;
 
 use super::cluster_row::{Row, print};
 use crate::Context;
-use crate::clusters::{Cluster, with_kubeconfig};
-use crate::engines::engine_of;
+use crate::clusters::{Cluster, engine_of, with_kubeconfig};
 use crate::inventory::Inventory;
 use crate::output::warn;
 

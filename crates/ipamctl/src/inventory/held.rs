@@ -15,7 +15,7 @@ use serde::{Serialize, Serializer};
 
 use super::Key;
 use super::names::Names;
-use super::stored::Stored;
+use super::of_cluster::Stored;
 use crate::output::times;
 
 /// A directory of reservations on this node, or a space of addresses in a cluster.

@@ -1,4 +1,4 @@
-//! Rows of a cluster's addresses, and its pools.
+//! Rows of a cluster's addresses with what their release needs, and its pools.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -12,10 +12,29 @@ use ipam::Pool;
 
 use super::held::{HeldAddress, HeldState, Place};
 use super::names::Names;
-use super::stored::Stored;
 use super::{Inventory, Nodes};
 use crate::clusters::{Cluster, addresses};
-use crate::pools::{PlacedPool, space_of};
+use crate::pools::PlacedPool;
+
+/// An address as a cluster has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) held: cluster::Held,
+    /// Name of the address by which a person finds it in the engine.
+    pub(crate) path: String,
+}
+
+impl Stored {
+    /// The reason not to release the address from here: another machine has created it.
+    pub(crate) fn is_of_another_machine(&self) -> Option<String> {
+        let holder = self.held.holder.as_ref()?;
+        self.cluster.is_elsewhere(&self.held).then(|| {
+            let machine = holder.machine.as_deref().unwrap_or("unknown");
+            format!("node {}, machine {machine} holds it", holder.node)
+        })
+    }
+}
 
 impl Inventory {
     /// Adds the pools of a cluster, and the addresses of these nodes.
@@ -69,7 +88,7 @@ impl Inventory {
             let path = store.path_of_pool(&name);
             match Pool::read(&path, definition) {
                 Ok(pool) => self.pools.add(PlacedPool {
-                    directory: cluster.place(space_of(&pool).as_ref()).into(),
+                    directory: cluster.place(pool.space.as_ref()).into(),
                     pool,
                     networks: cluster.networks_of(&name),
                 }),

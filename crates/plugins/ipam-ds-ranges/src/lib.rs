@@ -54,15 +54,6 @@ impl Plugin for IpamDsRanges {
     }
 }
 
-/// The pools of a call, for tools; may be empty.
-///
-/// # Errors
-///
-/// Code 7, naming the key and the value.
-pub fn pools(call: &Call<'_>) -> Result<Vec<Object>, Error> {
-    Ok(Selection::read(call)?.pools)
-}
-
 /// True if the configuration declares that the runtime may add ranges: the capability
 /// `ipRanges`.
 fn takes_ranges_of_the_runtime(call: &Call<'_>) -> Result<bool, Error> {

@@ -16,7 +16,7 @@ use crate::template::Template;
 #[derive(Clone, Debug)]
 pub(crate) struct Choice<'a> {
     all: &'a NamedPools,
-    pub(crate) rule: &'a Rule,
+    rule: &'a Rule,
     chosen: Vec<Chosen<'a>>,
     sticky: Option<String>,
     owner: Option<String>,

@@ -4,8 +4,8 @@ mod alternatives;
 mod catalogue;
 mod choice;
 mod condition;
-mod explain;
 mod fact_name;
+mod inspection;
 mod named_pools;
 mod pool;
 mod requested;
@@ -20,7 +20,7 @@ use ipam::{Facts, Pools, pools_or_nothing};
 use alternatives::alternatives;
 use catalogue::Catalogue;
 use choice::Choice;
-pub use explain::{Explanation, explain, pools, pools_of_file, shared_owners};
+pub use inspection::{pools, pools_of_file, shared_owners};
 
 /// The selector `ipam-ds-rules`: appends the pools of the first rule that holds.
 pub struct IpamDsRules;

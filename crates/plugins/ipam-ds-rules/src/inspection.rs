@@ -1,35 +1,12 @@
-//! Explains the catalogue for tools: the rule and the pools of a call, and all pools.
+//! Reads the catalogue for tools: all pools, those of one file, and owners that many have in common.
 
 use std::collections::BTreeMap;
 
-use cni::{Call, Error, NetworkConfig, Object};
+use cni::{Error, NetworkConfig, Object};
 use ipam::PoolName;
 
 use crate::catalogue::Catalogue;
 use crate::source::Source;
-
-/// The choice of an ADD.
-#[derive(Clone, Debug)]
-pub struct Explanation {
-    /// The rule that decides: `ipam.rules[3]`, or `/etc/cni/ipam.d/db.json: rules[0]`.
-    pub rule: String,
-    /// The entries of the result's `pools`.
-    pub pools: Vec<Object>,
-}
-
-/// Explains what an ADD with this call would choose.
-///
-/// # Errors
-///
-/// The refusal of that ADD.
-pub fn explain(call: &Call<'_>) -> Result<Explanation, Error> {
-    let catalogue = Catalogue::of(&call.config)?;
-    let choice = crate::choice_of(&catalogue, call)?;
-    Ok(Explanation {
-        rule: choice.rule.path.clone(),
-        pools: choice.entries()?,
-    })
-}
 
 /// All pools of the catalogue as entries of `pools`, in the order of their names.
 ///
@@ -106,29 +83,12 @@ mod tests {
             ["ipam.rules[0]", "ipam.rules[1]"]
         );
     }
-    use cni::Environment;
 
     fn config(rules: &str) -> NetworkConfig {
         let pools = r#"{"web":{"subnet":"10.0.0.0/24"},"db":{}}"#;
         let ipam = format!(r#"{{"pools":{pools},"rules":[{rules}]}}"#);
         let json = format!(r#"{{"cniVersion":"1.0.0","name":"net","ipam":{ipam}}}"#);
         NetworkConfig::parse(json.into_bytes()).unwrap()
-    }
-
-    #[test]
-    fn the_rule_that_decides_is_named_with_its_pools() {
-        let rules = r#"{"when":{"A":"x"},"pools":["web"]},{"pools":["db"],"sticky":"${A}"}"#;
-        let explained = |args: &str| {
-            let environment = Environment::default().with("CNI_ARGS", args);
-            explain(&Call::new(config(rules), &environment))
-        };
-        let second = explained("A=z").unwrap();
-        assert_eq!(
-            (second.rule.as_str(), second.pools.len()),
-            ("ipam.rules[1]", 1)
-        );
-        let refusal = explained("").unwrap_err();
-        assert!(refusal.msg.contains("the fact A is missing"), "{refusal}");
     }
 
     #[test]

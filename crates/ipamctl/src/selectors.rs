@@ -1,0 +1,65 @@
+//! Asks the selectors of a network for their pools, without a chain: those that are linked into this
+//! process, as the daemon for Docker links them. They hold nothing, and nothing is executed.
+
+use cni::{
+    Command, Environment, Error, LinkedPlugin, NetworkConfig, Object, SpecVersion, holds_nothing,
+};
+use docker_records::linked_plugins::LINKED;
+use tracing::subscriber::{NoSubscriber, with_default};
+
+use crate::network::{HOST_LOCAL, Network, RANGES};
+
+impl Network {
+    /// The pools that each linked selector prints on a command, in the order of the delegates. The
+    /// selector with host-local's configuration answers for host-local.
+    ///
+    /// # Errors
+    ///
+    /// The first refusal.
+    pub(crate) fn selected(
+        &self,
+        command: Command,
+        config: &NetworkConfig,
+        environment: &Environment,
+    ) -> Result<Vec<Option<Vec<Object>>>, Error> {
+        let environment = environment.clone().with("CNI_COMMAND", command.as_str());
+        // Older versions have neither GC nor STATUS.
+        let config = config.in_version(SpecVersion::LATEST);
+        let ask = |selector: &dyn LinkedPlugin| {
+            let answer = selector.call(&environment, config.clone(), None).answer?;
+            let result = answer.map(|output| cni::read::<Object>("result", output.json()));
+            let pools = result
+                .transpose()?
+                .map(|result| result.read("result", "pools"));
+            Ok(pools.transpose()?.map(Option::unwrap_or_default))
+        };
+        let selectors = self.delegates.iter().filter_map(|delegate| {
+            let name = match delegate.as_str() {
+                HOST_LOCAL if !self.has_delegate(RANGES) => RANGES,
+                name => name,
+            };
+            let mut linked = LINKED.iter().copied();
+            linked.find(|plugin| plugin.name() == name && holds_nothing(name))
+        });
+        // What a selector logs besides is meant for a runtime.
+        with_default(NoSubscriber::default(), || selectors.map(ask).collect())
+    }
+
+    /// All pools of the linked selectors, for whatever container; `None` without such a selector.
+    ///
+    /// # Errors
+    ///
+    /// The reason why a selector knows none.
+    pub(crate) fn all_pools(
+        &self,
+        environment: &Environment,
+    ) -> Result<Option<Vec<Object>>, Error> {
+        let pools = self.selected(Command::Gc, &self.config, environment)?;
+        // On GC, a selector keeps the reason to itself, so that addresses are released.
+        if pools.iter().any(Option::is_none) {
+            self.selected(Command::Status, &self.config, environment)?;
+        }
+        let is_known = !pools.is_empty();
+        Ok(is_known.then(|| pools.into_iter().flatten().flatten().collect()))
+    }
+}
