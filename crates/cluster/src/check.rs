@@ -3,7 +3,7 @@
 use cni::{Attachment, Call, Error, code};
 use ipam::prev_ips;
 
-use crate::pools::NamedPools;
+use crate::pools::CallPools;
 use crate::release::keys;
 use crate::repetition::{READ_AT_ONCE, read_one, until_answered};
 use crate::{AddressKey, Held, Holder, Node, Selection, Store};
@@ -28,7 +28,7 @@ pub fn check(
         ));
     }
     let ips = prev_ips(config);
-    let pools = match NamedPools::read(store, config) {
+    let pools = match CallPools::read(store, config) {
         // A missing or invalid definition releases no address.
         Err(error) if error.code == code::INVALID_CONFIG => {
             tracing::warn!(%error, "going on without the pools' definitions");
@@ -39,7 +39,7 @@ pub fn check(
     let in_pools: Vec<(AddressKey, Option<Holder>)> = ips
         .iter()
         .filter_map(|config| {
-            let mut pools = pools.iter().flat_map(NamedPools::all);
+            let mut pools = pools.iter().flat_map(CallPools::all);
             let pool = pools.find(|pool| pool.pool.ranges.contains(config.ip()))?;
             Some((pool.key(config.ip()), pool.owner(&attachment.ifname)))
         })

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use cni::{Error, code};
 
-use crate::pools::{NamedPool, NamedPools};
+use crate::pools::{CallPool, CallPools};
 use crate::repetition::{READ_AT_ONCE, read_one, until_answered};
 use crate::search::Search;
 use crate::{Held, Holder, Selection, Store, StoreError};
@@ -33,7 +33,7 @@ pub fn of_owner(store: &mut dyn Store, holder: &Holder) -> Result<Vec<Held>, Sto
 /// What an owner has in the pools of an entry.
 struct Owned<'p> {
     /// The address that counts.
-    counted: Option<(&'p NamedPool, IpAddr)>,
+    counted: Option<(&'p CallPool, IpAddr)>,
     /// Revision of the address that was created last, in any pool; 0 if there is none.
     latest: u64,
 }
@@ -42,7 +42,7 @@ impl<'p> Owned<'p> {
     fn read(
         store: &mut dyn Store,
         holder: &Holder,
-        pools: &'p NamedPools,
+        pools: &'p CallPools,
     ) -> Result<Self, StoreError> {
         let all = of_owner(store, holder)?;
         let in_pools = |held: &Held| {
@@ -66,8 +66,8 @@ impl<'p> Owned<'p> {
 pub(crate) fn give<'p>(
     store: &mut dyn Store,
     holder: &Holder,
-    pools: &'p NamedPools,
-) -> Result<(&'p NamedPool, IpAddr), Error> {
+    pools: &'p CallPools,
+) -> Result<(&'p CallPool, IpAddr), Error> {
     let mut owned = Owned::read(store, holder, pools)?;
     let hash = holder.owner_hash().unwrap_or_default();
     for named in pools.tried() {
@@ -102,9 +102,9 @@ pub(crate) fn give<'p>(
 /// The error that the requested address is another one's, or that the owner has another one.
 fn not_requested(
     store: &mut dyn Store,
-    pool: &NamedPool,
+    pool: &CallPool,
     ip: IpAddr,
-    counted: Option<(&NamedPool, IpAddr)>,
+    counted: Option<(&CallPool, IpAddr)>,
 ) -> Error {
     let why = match (counted, read_one(store, &pool.key(ip))) {
         (Some((_, own)), _) => {

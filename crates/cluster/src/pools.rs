@@ -20,20 +20,19 @@ const DEFINITION_KEYS: [&str; 7] = [
 
 /// A pool of a call.
 #[derive(Clone, Debug)]
-pub(crate) struct NamedPool {
+pub(crate) struct CallPool {
     pub(crate) pool: Pool,
     /// Its name, or the network's if it has none.
     pub(crate) name: String,
-    pub(crate) space: Option<NetworkName>,
     network: NetworkName,
     /// Its index among the pools of the call.
     index: usize,
 }
 
 /// The pools of an entry of the call: the first one that has an address yields it.
-pub(crate) struct NamedPools(Vec<NamedPool>);
+pub(crate) struct CallPools(Vec<CallPool>);
 
-impl NamedPools {
+impl CallPools {
     /// Reads the pools of a call.
     ///
     /// # Errors
@@ -60,22 +59,21 @@ impl NamedPools {
             complete_all(store, entry, &format!("prevResult.pools[{i}]"))?;
         }
         let read = Pools::new(entries).read(config)?.into_iter().enumerate();
-        let named = read.map(|(index, overflow)| {
-            let pools = overflow.into_all().into_iter();
-            let pools = pools.map(|pool| NamedPool::new(pool, index, network));
-            pools.collect::<Result<_, _>>().map(Self)
+        let of_entry = read.map(|(index, overflow)| {
+            let new = |pool| CallPool::new(pool, index, network);
+            Self(overflow.into_all().into_iter().map(new).collect())
         });
-        named.collect()
+        Ok(of_entry.collect())
     }
 
     /// All of them.
-    pub(crate) fn all(&self) -> &[NamedPool] {
+    pub(crate) fn all(&self) -> &[CallPool] {
         &self.0
     }
 
     /// Those that an ADD tries, in this order: all, or the one of the requested address.
-    pub(crate) fn tried(&self) -> &[NamedPool] {
-        let requested = |named: &NamedPool| named.pool.requested.is_some();
+    pub(crate) fn tried(&self) -> &[CallPool] {
+        let requested = |one: &CallPool| one.pool.requested.is_some();
         match self.0.iter().position(requested) {
             Some(at) => &self.0[at..=at],
             None => &self.0,
@@ -88,7 +86,7 @@ impl NamedPools {
     ///
     /// Code 50: all of their addresses are excluded, and none is requested.
     pub(crate) fn refuse_empty(&self) -> Result<(), Error> {
-        match self.0.iter().all(|named| named.pool.is_empty()) {
+        match self.0.iter().all(|one| one.pool.is_empty()) {
             true => Err(self.exhausted(code::UNAVAILABLE)),
             false => Ok(()),
         }
@@ -96,29 +94,27 @@ impl NamedPools {
 
     /// The error, of this code, that none has an address left.
     pub(crate) fn exhausted(&self, code: u64) -> Error {
-        let each = self.0.iter().map(NamedPool::exhausted);
+        let each = self.0.iter().map(CallPool::exhausted);
         Error::new(code, each.collect::<Vec<_>>().join("; "))
     }
 }
 
-impl NamedPool {
-    fn new(pool: Pool, index: usize, network: &NetworkName) -> Result<Self, Error> {
+impl CallPool {
+    fn new(pool: Pool, index: usize, network: &NetworkName) -> Self {
         let name = pool.name.as_ref();
-        Ok(Self {
-            name: name
-                .map_or(network.as_str(), |name| name.as_str())
-                .to_owned(),
-            space: pool.space.clone(),
+        let name = name.map_or(network.as_str(), |name| name.as_str());
+        Self {
+            name: name.to_owned(),
             network: network.clone(),
             index,
             pool,
-        })
+        }
     }
 
     /// The key of one of its addresses.
     pub(crate) fn key(&self, ip: std::net::IpAddr) -> AddressKey {
         AddressKey {
-            space: self.space.clone(),
+            space: self.pool.space.clone(),
             ip: self.pool.ranges.in_family(ip),
         }
     }
@@ -126,7 +122,7 @@ impl NamedPool {
     /// True if it gives the address of this key, or if that one is requested of it.
     pub(crate) fn gives(&self, key: &AddressKey) -> bool {
         let is_requested = self.pool.requested == Some(key.ip);
-        self.space == key.space && (is_requested || self.pool.ranges.gives(key.ip))
+        self.pool.space == key.space && (is_requested || self.pool.ranges.gives(key.ip))
     }
 
     /// The holder of its owner's addresses for this interface; `None` without an owner.
@@ -142,7 +138,7 @@ impl NamedPool {
     /// Some of its addresses, for a list.
     pub(crate) fn addresses<'a>(&'a self, among: Among<'a>) -> PoolAddresses<'a> {
         PoolAddresses {
-            space: self.space.as_ref(),
+            space: self.pool.space.as_ref(),
             ranges: &self.pool.ranges,
             among,
         }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use cni::{Error, code};
 
 use crate::choice::Choice;
-use crate::pools::NamedPool;
+use crate::pools::CallPool;
 use crate::repetition::until_answered;
 use crate::{Among, Store, StoreError};
 
@@ -20,7 +20,7 @@ const READS: [usize; 2] = [8, 256];
 
 /// What a call knows of a pool's addresses.
 pub(crate) struct Search<'p> {
-    pool: &'p NamedPool,
+    pool: &'p CallPool,
     choice: Choice<'p>,
     /// Number of addresses that were found taken since the last list.
     found: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Search<'p> {
 
 impl<'p> Search<'p> {
     /// Begins at the place of the sticky key's hash, else at any place.
-    pub(crate) fn new(pool: &'p NamedPool, sticky: Option<&'p str>) -> Self {
+    pub(crate) fn new(pool: &'p CallPool, sticky: Option<&'p str>) -> Self {
         let part = pool.pool.ranges.capacity() / LISTED_PER_READ;
         let most = usize::try_from(part).unwrap_or(usize::MAX);
         Self {

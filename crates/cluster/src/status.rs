@@ -4,7 +4,7 @@ use cni::{Call, Error, code};
 use ipam::Completion;
 
 use crate::Store;
-use crate::pools::NamedPools;
+use crate::pools::CallPools;
 use crate::repetition::until_answered;
 
 /// Name of a pool that is only read to learn whether the store answers.
@@ -28,7 +28,7 @@ fn as_an_add(store: &mut dyn Store, plugin: &str, call: &Call<'_>) -> Result<(),
     // The pools may have their ranges without a definition.
     until_answered(store, |store| store.pool(ANY_POOL))?;
     ipam::serve_any_add(call, plugin, |pools| {
-        let named = NamedPools::complete(store, pools, config)?;
+        let named = CallPools::complete(store, pools, config)?;
         Error::all_as_one(named.iter().filter_map(|pools| pools.refuse_empty().err()))
     })
 }

@@ -1,4 +1,9 @@
-//! The store of a cluster's pools and addresses: six verbs, which an engine implements.
+//! The store of a cluster's pools and addresses: six verbs, which an engine implements, and the lists that
+//! only tools need.
+//!
+//! A verb is one request, whose answer is a type with names; what a lost answer means, and what is asked
+//! next, the rules decide (`add`, `release`, `check`, `restore`). They hold for every engine, since they
+//! see nothing else of it.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
