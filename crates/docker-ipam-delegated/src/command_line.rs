@@ -1,5 +1,3 @@
-//! The command line of the daemon.
-
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -1,4 +1,9 @@
 //! Runs the daemon: start, connections, end.
+//!
+//! At its start it locks its state folder, opens the socket, and reads the records of earlier daemons;
+//! then `docker_calls` gives each call to one of the two drivers, in a separate thread. Two threads work
+//! beside the calls: `sweep` asks Docker what it has and releases the rest, and `releases` repeats what
+//! could not be released. At its end, the daemon waits for the running calls, up to a limit.
 
 pub(crate) mod docker_calls;
 mod releases;

@@ -1,4 +1,7 @@
 //! Docker's plugin protocol: HTTP on a unix socket, and JSON.
+//!
+//! `socket` listens and says who may call; `connection` reads one call and writes one answer, and tells the
+//! [`Answer`](answer::Answer) whether Docker has received it: what nobody has received is undone.
 
 pub(crate) mod answer;
 pub(crate) mod body;

@@ -1,4 +1,9 @@
 //! Docker's network driver: networks whose endpoints are made by CNI plugins.
+//!
+//! A network is a file with its options (`network_driver`), an endpoint is its record (`endpoint`).
+//! `endpoint_calls` makes one: a namespace (`namespaces`), in which `plugin_list` runs the plugins of the
+//! network configuration; what their result means to Docker is in `cni_result` and `endpoint_answers`.
+//! `undo` takes back whatever part of an endpoint there is.
 
 pub(crate) mod cni_result;
 pub(crate) mod endpoint;

@@ -1,5 +1,3 @@
-//! Mutexes of threads that may panic.
-
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Locks a mutex. If a thread panicked while it held the lock, the value is still consistent, so it

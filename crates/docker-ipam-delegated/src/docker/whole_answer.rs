@@ -1,6 +1,4 @@
-//! Docker's whole answer, and the judgement by it of what Docker has lost.
-//!
-//! This is the only place where an answer of Docker's becomes a release.
+//! Docker's whole answer, and what Docker has lost by it: what no part of the answer names.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -1,8 +1,6 @@
-//! Refusal of a call: its HTTP status and the reason.
-
 use std::fmt;
 
-/// A refused call.
+/// Refusal of a call: its HTTP status and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     /// The HTTP status: 200 if the request is understood, but can't be done.

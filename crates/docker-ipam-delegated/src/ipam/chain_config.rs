@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use cni::{Error, NetworkConfig, NetworkName, Object};
+use cni::{Error, NetworkConfig, Object};
+use conflist::{Conflist, PluginEntry};
 use docker_records::pool::{DIRECTORY, range_of};
 use docker_records::pool_filter;
 use ipam::{IpNet, NO_GATEWAY};
@@ -63,13 +64,12 @@ pub(crate) fn own(arguments: &CommandLine, address: Option<(IpNet, IpAddr)>) -> 
 /// # Errors
 ///
 /// There is no `ipam` section, or it is wrong.
-pub(crate) fn of_conflist(list: &Object, name: &NetworkName, records: &Path) -> Result<Object> {
-    let plugins: Vec<Object> = list.read_exact("", "plugins")?.unwrap_or_default();
-    let mut sections = plugins.iter().filter_map(|plugin| plugin.get("ipam"));
-    let section = sections.find(|raw| raw.get() != "null");
-    let section =
-        section.with_context(|| format!("conflist {name}: no plugin has an ipam section"))?;
-    let mut ipam: Object = serde_json::from_str(section.get())?;
+pub(crate) fn of_conflist(list: &Conflist, records: &Path) -> Result<Object> {
+    let name = &list.name;
+    let mut sections = list.plugins.iter().filter_map(PluginEntry::ipam);
+    let section = sections.next();
+    let missing = || format!("conflist {name}: no plugin has an ipam section");
+    let mut ipam = section.with_context(missing)?.clone();
     let kind: Option<String> = ipam.read("ipam", "type")?;
     let kind = kind.with_context(|| format!("conflist {name}: ipam.type is missing"))?;
     let mut delegates: Vec<String> = match kind.as_str() {
@@ -99,9 +99,8 @@ pub(crate) fn of_conflist(list: &Object, name: &NetworkName, records: &Path) -> 
     ipam.set("type", "ipam-delegated");
     ipam.set("delegates", &delegates);
     ipam.set("stateDir", records);
-    let version: Option<String> = list.read_exact("", "cniVersion")?;
     let mut config = Object::new();
-    config.set("cniVersion", &version.unwrap_or_else(|| "0.3.1".to_owned()));
+    config.set("cniVersion", list.version.as_str());
     config.set("name", &network);
     config.set("type", MAIN_PLUGIN);
     config.set("ipam", &ipam);
@@ -141,8 +140,8 @@ mod tests {
         let list = format!(
             r#"{{"cniVersion":"1.0.0","name":"web","plugins":[{{"type":"bridge","ipam":{ipam}}}]}}"#
         );
-        let list = serde_json::from_str(&list).unwrap();
-        let config = of_conflist(&list, &"web".parse().unwrap(), Path::new("/r"));
+        let list = Conflist::parse(Path::new("/web.conflist"), list.as_bytes())?;
+        let config = of_conflist(&list, Path::new("/r"));
         let config = config.map_err(|why| why.to_string())?;
         Ok(serde_json::to_string(&config).unwrap())
     }

@@ -3,22 +3,20 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use cni::Object;
-use conflist::{Found, Problem};
+use conflist::{Conflist, Found};
 
-/// The network configuration of this name, in a folder, as a list.
+/// The network configuration of this name, in a folder.
 ///
 /// # Errors
 ///
 /// There is none, or the folder can't be read.
-pub(crate) fn find(folder: &Path, name: &str) -> Result<Object> {
+pub(crate) fn find(folder: &Path, name: &str) -> Result<Conflist> {
     let found = Found::in_folders(&[folder]);
-    let mut conflists = found.conflists.iter();
+    let mut conflists = found.conflists.into_iter();
     let Some(conflist) = conflists.find(|conflist| conflist.name.as_str() == name) else {
         let folder = folder.display();
         let mut why = format!("no network configuration in {folder} has the name {name:?}");
-        let text = |problem: &Problem| format!("{}: {}", problem.path.display(), problem.reason);
-        let problems: Vec<String> = found.problems.iter().map(text).collect();
+        let problems: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
         if !problems.is_empty() {
             why += &format!("; unreadable: {}", problems.join("; "));
         }
@@ -28,7 +26,7 @@ pub(crate) fn find(folder: &Path, name: &str) -> Result<Object> {
         let file = conflist.file.display();
         bail!("{file}: cniVersion {version} is not supported");
     }
-    Ok(conflist.as_list())
+    Ok(conflist)
 }
 
 #[cfg(test)]
@@ -55,8 +53,10 @@ mod tests {
             "50-e.conf",
             r#"{"cniVersion":"9.0.0","name":"e","type":"a"}"#,
         );
-        let found =
-            |name| find(folder.path(), name).map(|list| serde_json::to_string(&list).unwrap());
+        let found = |name| {
+            let found = find(folder.path(), name);
+            found.map(|list| serde_json::to_string(&list.as_list()).unwrap())
+        };
         assert!(
             found("a")
                 .unwrap()

@@ -1,4 +1,4 @@
-//! Docker's IPAM driver: its parts, and the release of what it has allocated.
+//! The parts of Docker's IPAM driver, and the release of what it has allocated.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;

@@ -130,7 +130,7 @@ impl IpamDriver {
     /// There is no such network configuration, or it can't serve Docker.
     pub(crate) fn config_of(&self, name: &NetworkName) -> Result<Object> {
         let list = conflists::find(&self.arguments.conf_dir, name.as_str())?;
-        chain_config::of_conflist(&list, name, &self.arguments.records())
+        chain_config::of_conflist(&list, &self.arguments.records())
     }
 
     /// The ranges that the configuration has by itself. A subnet of theirs is not passed to it: it

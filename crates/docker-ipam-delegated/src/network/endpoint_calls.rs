@@ -39,7 +39,7 @@ impl NetworkDriver {
         let network = self.network(&of.network_id)?;
         let of_network = || format!("network {}", network.conflist);
         let list = conflists::find(&self.conf_dir, &network.conflist)?;
-        let list = parse(&list)?;
+        let list = parse(&list.as_list())?;
         plugin_list::find_all(&list, &self.environment).with_context(of_network)?;
         let ports = ports::published(&request.options).with_context(of_network)?;
         ensure!(

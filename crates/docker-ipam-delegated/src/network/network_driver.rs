@@ -1,4 +1,4 @@
-//! Docker's network driver: its parts, and the files of its networks.
+//! The parts of Docker's network driver, and the files of its networks.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
