@@ -1,5 +1,3 @@
-//! Command line of the installer.
-
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};

@@ -1,4 +1,5 @@
-//! A file that should be on the node, compared with what is there.
+//! Files that should be on the node ([`Wanted`]), compared with what is there: right, different, or not
+//! written by an installer, which is never touched.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
