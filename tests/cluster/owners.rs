@@ -131,8 +131,14 @@ fn an_owners_address_is_claimed_again_shown_and_released_by_a_person(
     let forgotten = ipamctl(&["node-forget", "n7", "--yes"]);
     assert!(forgotten.status.success(), "{forgotten:?}");
     assert_eq!(cluster.addresses(), before);
-    let shown = ipamctl(&["show", "virtualmachines.kubevirt.io/prod/web"]);
+    let owner = "virtualmachines.kubevirt.io/prod/web";
+    let shown = ipamctl(&["show", owner]);
     assert!(shown.stdout.contains(&ip), "{shown:?}");
+    let listed = ipamctl(&["ls", "--all-nodes"]).stdout;
+    let is_its = |line: &str| line.starts_with(&ip) && line.contains(owner);
+    assert!(listed.lines().any(is_its), "{listed}");
+    let listed = ipamctl(&["ls", "--all-nodes", "--json"]).result();
+    assert_eq!(listed[0]["owner"], owner);
     let released = ipamctl(&["release", &ip]);
     assert!(released.status.success(), "{released:?}");
     assert_eq!(cluster.addresses(), Vec::<String>::new());

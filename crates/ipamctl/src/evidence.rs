@@ -61,10 +61,10 @@ impl Judgement {
         !self.proofs.is_empty() && self.keep.is_none()
     }
 
-    /// That of an owner's address whose owner has no object.
-    pub(crate) fn of_gone_owner() -> Self {
+    /// That of an address whose owner has no object.
+    pub(crate) fn of_gone_owner(owner: &str) -> Self {
         let mut judgement = Self::default();
-        let text = "its owner's object is gone, and no pod names it";
+        let text = format!("the object of {owner} is gone, and no pod names the address");
         judgement.add("owner-gone", text);
         judgement
     }

@@ -3,7 +3,10 @@
 use std::path::Path;
 use std::sync::mpsc::channel;
 
-use harness::{ApiProxy, Fate, KUBECTL, KUBERNETES_PROGRAMS, Output, ProxiedRequest, needs};
+use harness::{
+    ApiProxy, Fate, KUBECTL, KUBERNETES_PROGRAMS, Output, ProxiedRequest, kind_of_virtual_machines,
+    needs, virtual_machine,
+};
 use serde_json::{Value, json};
 
 use super::Cluster;
@@ -21,27 +24,6 @@ fn in_prod(api_version: &str, kind: &str, name: &str) -> Value {
     let mut object = object(api_version, kind, name);
     object["metadata"]["namespace"] = json!("prod");
     object
-}
-
-fn kind_of_machines() -> Value {
-    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let version = json!({"name": "v1", "served": true, "storage": true,
-        "schema": {"openAPIV3Schema": schema}});
-    let mut kind = object(
-        "apiextensions.k8s.io/v1",
-        "CustomResourceDefinition",
-        "virtualmachines.kubevirt.io",
-    );
-    kind["spec"] = json!({
-        "group": "kubevirt.io", "scope": "Namespaced", "versions": [version],
-        "names": {"plural": "virtualmachines", "singular": "virtualmachine",
-            "kind": "VirtualMachine", "listKind": "VirtualMachineList"},
-    });
-    kind
-}
-
-fn machine(name: &str) -> Value {
-    in_prod("kubevirt.io/v1", "VirtualMachine", name)
 }
 
 /// A pod with this address, or with one that Multus reports.
@@ -82,7 +64,7 @@ fn an_owners_address_is_released_if_its_object_is_gone_at_both_looks_and_no_pod_
     cluster.api.apply(&json!([
         object("v1", "Namespace", "prod"),
         object("v1", "Node", "n1"),
-        kind_of_machines(),
+        kind_of_virtual_machines(),
     ]));
     cluster
         .api
@@ -93,7 +75,7 @@ fn an_owners_address_is_released_if_its_object_is_gone_at_both_looks_and_no_pod_
             .request("GET", MACHINES, &Value::Null)
             .is_success()
     });
-    cluster.api.apply(&machine("there"));
+    cluster.api.apply(&virtual_machine("prod", "there"));
     put_pod(&cluster, "p", None, "");
     put_pod(&cluster, "virt-launcher-ip-x7", Some("10.0.0.14"), "");
     let reported = r#"[{"name":"lan","interface":"net1","ips":["10.0.0.15"]}]"#;
@@ -130,6 +112,8 @@ fn an_owners_address_is_released_if_its_object_is_gone_at_both_looks_and_no_pod_
     });
     let mut leaked: Vec<String> = leaked.collect();
     leaked.sort();
+    let named = "virtualmachines.kubevirt.io/prod/gone is gone";
+    assert!(leaks.stdout.contains(named), "{leaks:?}");
     assert_eq!(leaked, ["10.0.0.12", "10.0.0.13", "10.0.0.17"]);
     // Without the rights, nothing is known.
     let binding = [
@@ -173,7 +157,7 @@ fn an_owners_address_is_released_if_its_object_is_gone_at_both_looks_and_no_pod_
     let released = std::thread::scope(|scope| {
         let running = scope.spawn(|| forget(of_any, &behind));
         looked.recv().unwrap();
-        cluster.api.apply(&machine("comes-back"));
+        cluster.api.apply(&virtual_machine("prod", "comes-back"));
         go_on.send(()).unwrap();
         running.join().unwrap()
     });

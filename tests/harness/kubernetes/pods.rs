@@ -1,4 +1,4 @@
-//! Pods of a cluster: their manifests, and their state in the API server.
+//! Pods of a cluster and what runs in them: their manifests, and their state in the API server.
 
 use serde_json::{Value, json};
 
@@ -83,6 +83,29 @@ pub fn workload(kind: &str, namespace: &str, name: &str, replicas: usize) -> Val
         "metadata": {"namespace": namespace, "name": name},
         "spec": spec,
     })
+}
+
+/// KubeVirt's kind of virtual machines, with a short schema.
+pub fn kind_of_virtual_machines() -> Value {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "virtualmachines.kubevirt.io"},
+        "spec": {
+            "group": "kubevirt.io", "scope": "Namespaced",
+            "names": {"plural": "virtualmachines", "singular": "virtualmachine",
+                "kind": "VirtualMachine", "listKind": "VirtualMachineList"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema}}],
+        },
+    })
+}
+
+/// A virtual machine of KubeVirt.
+pub fn virtual_machine(namespace: &str, name: &str) -> Value {
+    let metadata = json!({"namespace": namespace, "name": name});
+    json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata})
 }
 
 fn pod_spec() -> Value {

@@ -97,7 +97,7 @@ pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
     let judged = state_files::in_threads(&all, |one| {
         let stored = one.addresses[0].stored.as_ref();
         let judgement = match stored.is_some_and(|stored| gone.contains(&stored.held.key)) {
-            true => Judgement::of_gone_owner(),
+            true => Judgement::of_gone_owner(one.owner().unwrap_or_default()),
             false => judge.judge(one),
         };
         Leak::of(one, judgement, &ipamctl)
