@@ -113,7 +113,7 @@ impl Kubernetes<'_> {
         Ok(states)
     }
 
-    /// Whether the object of `<resource>.<group>/<namespace>/<name>[/…]` is there.
+    /// Whether the object of `<resource>[.<group>]/<namespace>/<name>[/…]` is there.
     fn state_of_owner(&mut self, owner: &str) -> Result<OwnedState, StoreError> {
         let parts: Vec<&str> = owner.split('/').collect();
         let (resource, namespace, name) = match parts[..] {
@@ -121,7 +121,7 @@ impl Kubernetes<'_> {
                 (resource, namespace, name)
             }
             _ => {
-                let form = "an owner's object is named RESOURCE.GROUP/NAMESPACE/NAME";
+                let form = "an owner's object is named RESOURCE[.GROUP]/NAMESPACE/NAME";
                 return Ok(OwnedState::Unknown(form.to_owned()));
             }
         };
