@@ -8,7 +8,7 @@ use super::dhcp::connect_a_machine;
 use super::one_pool::held;
 
 /// A network behind Multus, with these keys in its section `ipam`.
-fn network(name: &str, ipam: &Value) -> Value {
+pub(super) fn network(name: &str, ipam: &Value) -> Value {
     let mut config = json!({"cniVersion": "1.0.0", "name": name, "type": "macvlan", "master": "eth1",
         "ipam": {"type": "ipam-delegated",
             "kubernetes": {"kubeconfig": "/etc/cni/net.d/ipam-delegated.kubeconfig"}}});

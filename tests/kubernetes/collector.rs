@@ -1,23 +1,36 @@
-//! A Job of the CronJob of `docs/kubernetes-cluster-pool/collector`: it releases what a node
-//! holds whose Node stays deleted, but nothing of one whose Node is back.
+//! A Job of the CronJob of `docs/kubernetes-cluster-pool/collector`, with the rights for owners: it
+//! releases what a node or an owner holds whose object stays deleted, but nothing if it is back.
 
-use harness::{DNSMASQ, KubernetesCluster, NODES, claim};
+use harness::{DNSMASQ, KubernetesCluster, NODES, claim, virtual_machine};
 use serde_json::{Value, json};
 
+use super::assert_rights;
 use super::behind_multus::start;
 use super::one_pool::held;
+use super::owners::{FORBIDDEN, NAMESPACE, UNKNOWN, of_machine, owned};
 use super::pod_cidr::reach_the_api_server;
 
 const CRON_JOB: &str = "-n kube-system cronjob/ipam-delegated-collector";
 
-/// Applies the manifest as its page says. Its pods find the API server by name.
+/// Applies the manifests as the page says. The Job's pods find the API server by name.
 fn apply(cluster: &KubernetesCluster) {
     cluster.sh(&format!(
         "{DNSMASQ} --user=root --pid-file= --no-resolv --no-hosts --bind-interfaces \
          --listen-address=10.123.0.1 --local=/cluster.local/ \
          --address=/kubernetes.default.svc.cluster.local/10.96.0.1"
     ));
-    cluster.sh("kubectl apply -k ../kubernetes-cluster-pool/collector");
+    cluster.sh("kubectl apply -k ../kubernetes-cluster-pool/collector
+         kubectl apply -k ../kubernetes-cluster-pool/owners");
+    let rights = [
+        (true, "get virtualmachines.kubevirt.io -A"),
+        (true, "get statefulsets.apps -A"),
+        (true, "list pods -A"),
+        (false, "list virtualmachines.kubevirt.io -A"),
+        (false, "get leases.coordination.k8s.io -A"),
+        (false, "delete pods -A"),
+        (false, "get secrets -A"),
+    ];
+    assert_rights(cluster, "ipam-delegated-collector", &rights);
 }
 
 /// Starts a pod of the CronJob with this time between its two looks.
@@ -63,37 +76,58 @@ fn of_first(cluster: &KubernetesCluster) -> Vec<String> {
     of_first.map(|[_, ip, _]| ip).collect()
 }
 
-/// Checks its claims with pods of `default/lan` in the namespace `shop`.
-pub(super) fn forgets_nodes_that_stay_deleted(cluster: &mut KubernetesCluster) {
+/// Checks its claims with pods of `default/lan` in the namespace `shop`, and with the owners that
+/// `owners::keep_their_addresses` leaves.
+pub(super) fn releases_what_stays_deleted(cluster: &mut KubernetesCluster) {
     apply(cluster);
     for (pod, node) in [("h", 0), ("i", 1)] {
         start(cluster, pod, NODES[node], "default/lan");
     }
     cluster.wait_for_pods("shop", 2);
+    let delete_both = format!(
+        "kubectl delete node {}; kubectl -n {NAMESPACE} delete virtualmachine mail",
+        NODES[0]
+    );
 
-    claim("nothing is released of a Node that is deleted and comes back with its pods alive");
+    claim("nothing is released of a Node or a machine that is deleted and comes back");
     let before = held(cluster);
     let node = cluster.sh(&format!("kubectl get node {} -o json", NODES[0]));
-    cluster.sh(&format!("kubectl delete node {}", NODES[0]));
+    cluster.sh(&delete_both);
     start_job(cluster, "it-comes-back", "20s");
+    let first_look = format!("{} addresses of nodes", of_first(cluster).len() + 1);
     cluster.wait_for("the first look", || {
-        log(cluster, "it-comes-back").contains("without a Node object")
+        log(cluster, "it-comes-back").contains(&first_look)
     });
     let mut node: Value = serde_json::from_str(&node).unwrap();
     let metadata = &node["metadata"];
     node["metadata"] = json!({"name": NODES[0], "labels": metadata["labels"]});
-    cluster.apply(&node.to_string());
+    cluster.apply_all(&[node, virtual_machine(NAMESPACE, "mail")]);
     ended(cluster, "it-comes-back");
     assert_eq!(held(cluster), before);
+    let log = log(cluster, "it-comes-back");
+    for owner in [UNKNOWN, FORBIDDEN] {
+        let is_kept = |line: &str| line.contains("is kept") && line.contains(owner);
+        assert!(log.lines().any(is_kept), "{owner}: {log}");
+    }
 
-    claim("what a node holds that stays deleted is released, and nothing of another one");
+    claim("what stays deleted is released, of a further kind with its right, and nothing else");
+    let mut left = owned(cluster);
+    for owner in [&of_machine("mail"), FORBIDDEN] {
+        assert!(left.remove(owner).is_some(), "{owner}");
+    }
     assert!(!of_first(cluster).is_empty());
     cluster.cut_power(0);
-    cluster.sh(&format!("kubectl delete node {}", NODES[0]));
+    cluster.sh(&delete_both);
+    cluster.sh(
+        "kubectl create clusterrole leases --verb=get --resource=leases.coordination.k8s.io
+         kubectl create clusterrolebinding leases --clusterrole=leases \
+             --serviceaccount=kube-system:ipam-delegated-collector",
+    );
     start_job(cluster, "it-stays-deleted", "1s");
     ended(cluster, "it-stays-deleted");
     assert!(of_first(cluster).is_empty());
     assert!(held(cluster).iter().any(|[pod, ..]| pod == "i"));
+    assert_eq!(owned(cluster), left);
 
     claim("a node that was forgotten gives addresses again");
     cluster.boot(0);

@@ -16,6 +16,7 @@ mod first_installation;
 mod garbage_collection;
 mod life;
 mod one_pool;
+mod owners;
 mod pod_cidr;
 mod reservations;
 mod take_over;
@@ -67,6 +68,16 @@ pub(crate) fn is_not_ready(cluster: &KubernetesCluster, why: &str) -> bool {
     let described = cluster.lines(describe).join("\n");
     let mut failures = described.split("Readiness probe failed").skip(1);
     failures.any(|failure| failure.contains(why))
+}
+
+/// Asserts what a service account of `kube-system` may and may not do.
+#[track_caller]
+pub(crate) fn assert_rights(cluster: &KubernetesCluster, account: &str, rights: &[(bool, &str)]) {
+    for (may, what) in rights {
+        let asked =
+            format!("kubectl auth can-i {what} --as=system:serviceaccount:kube-system:{account}");
+        assert_eq!(cluster.succeeds(&asked), *may, "{what}");
+    }
 }
 
 harness::print_left_out_at_the_end!();

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::behind_multus::{attached, second_address, start};
 use super::pod_cidr::reach_the_api_server;
 use super::reservations::reserved;
-use super::{choices, cluster_faults, collector, is_not_ready};
+use super::{choices, cluster_faults, collector, is_not_ready, owners};
 
 /// The pods of the objects `Address`, each with its address and its node.
 pub(super) fn held(cluster: &KubernetesCluster) -> BTreeSet<[String; 3]> {
@@ -147,6 +147,8 @@ pub(super) fn pods_of_both_nodes_have_addresses_of_one_pool(cluster: &mut Kubern
     assert!(held(cluster).is_empty(), "{:?}", held(cluster));
 
     choices::by_facts_and_probe(cluster);
-    collector::forgets_nodes_that_stay_deleted(cluster);
+    owners::keep_their_addresses(cluster);
+    collector::releases_what_stays_deleted(cluster);
+    owners::survive_their_node(cluster);
     removal(cluster);
 }

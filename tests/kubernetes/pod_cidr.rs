@@ -2,8 +2,8 @@
 
 use harness::{KubernetesCluster, NODES, claim, pod};
 
-use super::is_not_ready;
 use super::reservations::{no_leaks, reserved_is_running};
+use super::{assert_rights, is_not_ready};
 
 /// The subnet of a node's pods.
 fn subnet(number: usize) -> String {
@@ -76,15 +76,12 @@ pub(super) fn gives_pods_their_addresses(cluster: &KubernetesCluster) {
     no_leaks(cluster);
 
     claim("the service account may do nothing else");
-    let account = "--as=system:serviceaccount:kube-system:ipam-delegated";
-    for (may, what) in [
+    let rights = [
         (true, "get nodes"),
         (false, "list nodes"),
         (false, "patch nodes"),
         (false, "get pods -A"),
         (false, "get secrets -A"),
-    ] {
-        let asked = format!("kubectl auth can-i {what} {account}");
-        assert_eq!(cluster.succeeds(&asked), may, "{what}");
-    }
+    ];
+    assert_rights(cluster, "ipam-delegated", &rights);
 }
