@@ -35,8 +35,8 @@ pub(crate) fn is_named_so(name: &str) -> bool {
     name.starts_with(PREFIX)
 }
 
-fn open(directory: &Directory, rotation: &str, flags: OFlags) -> io::Result<File> {
-    let flags = flags | OFlags::NOFOLLOW;
+fn open(directory: &Directory, rotation: &str) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW;
     open_regular(directory.folder(), file_name(rotation), flags, MODE).map(|(file, _)| file)
 }
 
@@ -45,15 +45,6 @@ fn read(file: &File) -> io::Result<Vec<u8>> {
     let length = file.read_at(&mut content, 0)?;
     content.truncate(length);
     Ok(content)
-}
-
-fn parse(content: &[u8]) -> Option<IpAddr> {
-    str::from_utf8(content).ok()?.trim().parse().ok()
-}
-
-/// The address in the file of this rotation.
-pub(crate) fn last(directory: &Directory, rotation: &str) -> io::Result<Option<IpAddr>> {
-    Ok(parse(&read(&open(directory, rotation, OFlags::RDONLY)?)?))
 }
 
 /// The open file of a pool's rotation.
@@ -70,7 +61,7 @@ impl RotationFile {
     /// the rotation starts again.
     pub(crate) fn open(directory: &Directory, rotation: &str) -> Self {
         let path = path(directory, rotation);
-        let opened = open(directory, rotation, OFlags::RDWR | OFlags::CREATE);
+        let opened = open(directory, rotation);
         let read = opened.and_then(|file| Ok((read(&file)?, file)));
         match read {
             Ok((content, file)) => Self {
@@ -92,7 +83,8 @@ impl RotationFile {
 
     /// The address that was given last; `None` also if the file has no address.
     pub fn last(&self) -> Option<IpAddr> {
-        parse(&self.content)
+        let text = str::from_utf8(&self.content).ok()?;
+        text.trim().parse().ok()
     }
 
     /// Notes the address that is given now. A failure is only logged: the reservation is valid.

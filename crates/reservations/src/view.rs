@@ -9,7 +9,6 @@ use cni::NetworkName;
 use state_files::parsed_names_in;
 
 use crate::directory::{Directory, ReadFile, is_other_file};
-use crate::rotation_file;
 use crate::state::State;
 
 /// An address that has a file.
@@ -111,18 +110,6 @@ pub fn directories(data_dir: &Path) -> io::Result<Vec<NetworkName>> {
     Ok(names)
 }
 
-/// The address that a pool of the directory gave last, by the name of its rotation.
-///
-/// # Errors
-///
-/// As [`list`].
-pub fn last_reserved(directory: &Path, rotation: &str) -> io::Result<Option<IpAddr>> {
-    match rotation_file::last(&open(directory)?, rotation) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        last => last,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,10 +138,6 @@ mod tests {
                 of("10.0.0.10", Some("red")),
                 of("10.0.0.11", None)
             ]
-        );
-        assert_eq!(
-            last_reserved(&path, "0").unwrap(),
-            Some("10.0.0.10".parse().unwrap())
         );
         assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), before);
         assert_eq!(fs::read_dir(&path).unwrap().count(), 4);
@@ -188,13 +171,5 @@ mod tests {
         // No path: it has a zero. So nothing proves that there is no directory.
         let unknown = root.path().join("no\0where");
         assert!(directories(&unknown).is_err());
-    }
-
-    #[test]
-    fn an_address_given_last_is_missing_or_unreadable() {
-        let root = tempfile::tempdir().unwrap();
-        assert_eq!(last_reserved(root.path(), "0").unwrap(), None);
-        fs::create_dir(root.path().join("last_reserved_ip.0")).unwrap();
-        assert!(last_reserved(root.path(), "0").is_err());
     }
 }
