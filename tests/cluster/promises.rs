@@ -19,18 +19,6 @@ pub(crate) const PROMISES: &[Promise] = &[
         pools_that_overlap_share_their_addresses,
     ),
     (
-        "several pools give an address each or none",
-        several_pools_give_an_address_each_or_none,
-    ),
-    (
-        "a definition is read by each call",
-        a_definition_is_read_by_each_call,
-    ),
-    (
-        "a requested address is given or its holder named",
-        a_requested_address_is_given_or_its_holder_named,
-    ),
-    (
         "a pinned address is its rule's alone",
         a_pinned_address_is_its_rules_alone,
     ),
@@ -41,10 +29,6 @@ pub(crate) const PROMISES: &[Promise] = &[
     (
         "a DEL without a result finds the addresses",
         a_del_without_a_result_finds_the_addresses,
-    ),
-    (
-        "a DEL under another node's name says so",
-        a_del_under_another_nodes_name_says_so,
     ),
     (
         "what fails while the engine is away is made up for later",
@@ -97,51 +81,6 @@ fn pools_that_overlap_share_their_addresses(cluster: &mut dyn PoolCluster) {
     cluster.add("c12", &green).refused(11, full);
     // Kubernetes evicts the pods of a node that isn't ready.
     cluster.call("STATUS", "", &green).run().nothing();
-}
-
-fn several_pools_give_an_address_each_or_none(cluster: &mut dyn PoolCluster) {
-    let pools = json!([
-        {"name": "blue", "subnet": "10.0.0.0/24"},
-        {"name": "six", "subnet": "fd00::/64"},
-        {"subnet": "10.0.1.0/30"},
-    ]);
-    let config = cluster.config("n1", &pools);
-    let given = cluster.add("c1", &config).ips();
-    assert_eq!(given.len(), 3);
-    assert_eq!(given[2], "10.0.1.2");
-    let before = cluster.addresses();
-    assert_eq!(before.len(), 3);
-    let full = cluster.add("c2", &config);
-    full.refused(11, "pool 2 of network testnet");
-    assert_eq!(cluster.addresses(), before);
-    cluster.del("c1", &config).nothing();
-    assert_eq!(cluster.addresses(), Vec::<String>::new());
-}
-
-fn a_definition_is_read_by_each_call(cluster: &mut dyn PoolCluster) {
-    let config = cluster.config("n1", &json!([{"name": "blue"}]));
-    cluster.define("blue", &json!({"subnet": "10.0.0.0/30"}));
-    assert_eq!(cluster.add("c1", &config).ips(), ["10.0.0.2"]);
-    assert_eq!(cluster.add("c2", &config).code(), 11);
-    cluster.define("blue", &json!({"subnet": "10.1.0.0/30"}));
-    assert_eq!(cluster.add("c3", &config).ips(), ["10.1.0.2"]);
-    cluster.undefine("blue");
-    cluster.add("c4", &config).refused(7, "no pool \"blue\"");
-    // An address outside of today's pools stays until its container ends.
-    assert_eq!(cluster.addresses().len(), 2);
-    cluster.del("c1", &config).nothing();
-    cluster.del("c3", &config).nothing();
-    assert_eq!(cluster.addresses(), Vec::<String>::new());
-}
-
-fn a_requested_address_is_given_or_its_holder_named(cluster: &mut dyn PoolCluster) {
-    let pools = json!([{"name": "blue", "subnet": "10.0.0.0/29", "exclude": ["10.0.0.4"],
-        "requested-ip": "10.0.0.4"}]);
-    let [one, two] = ["n1", "n2"].map(|node| cluster.config(node, &pools));
-    assert_eq!(cluster.add("c1", &one).ips(), ["10.0.0.4"]);
-    let holder = "is reserved to c1 eth0 of network testnet on node n1";
-    cluster.add("c2", &two).refused(111, holder);
-    assert_eq!(cluster.addresses().len(), 1);
 }
 
 /// Of a pool that only the engine defines. Who else asks for the address is refused.
@@ -210,22 +149,6 @@ fn a_del_without_a_result_finds_the_addresses(cluster: &mut dyn PoolCluster) {
     assert_eq!(cluster.addresses().len(), 2);
     cluster.alone("DEL", "c1", &config).run().nothing();
     assert_eq!(cluster.addresses(), before);
-}
-
-/// The node was renamed: what it holds is released under its former name.
-fn a_del_under_another_nodes_name_says_so(cluster: &mut dyn PoolCluster) {
-    let config = cluster.config("n1", &small());
-    let result = cluster.add("c1", &config).result();
-    let before = cluster.addresses();
-    let mut renamed = cluster.config("n2", &small());
-    renamed["prevResult"] = result;
-    renamed["prevResult"]["pools"] = small();
-    let text = "on node n1";
-    let refused = cluster.alone("DEL", "c1", &renamed).run();
-    refused.refused(112, text);
-    assert_eq!(cluster.addresses(), before);
-    cluster.del("c1", &config).nothing();
-    cluster.alone("DEL", "c1", &renamed).run().nothing();
 }
 
 fn what_fails_while_the_engine_is_away_is_made_up_for_later(cluster: &mut dyn PoolCluster) {

@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::{ServerConnection, StreamOwned};
 
 use crate::Authority;
 
@@ -51,16 +49,7 @@ impl ApiServer {
         std::fs::copy(authority.ca(), account.join("ca.crt")).unwrap();
         std::fs::write(account.join("token"), token).unwrap();
 
-        let certificate = CertificateDer::from_pem_file(&files.cert).unwrap();
-        let key = PrivateKeyDer::from_pem_file(&files.key).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate], key)
-            .unwrap();
-        let config = Arc::new(config);
+        let config = files.server_config();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Mutex::new(Shared {

@@ -39,12 +39,8 @@ enum Set {
     Network,
     /// [`NETWORK_EXECUTABLES`], verbose.
     VerboseNetwork,
-    /// The daemon that renews leases of DHCP.
-    Renewer,
-    /// The daemon for Docker.
-    Docker,
-    /// The image's entry point.
-    Installer,
+    /// An executable that isn't a plugin.
+    Single(&'static str),
     /// [`EXAMPLES`].
     Examples,
 }
@@ -55,9 +51,9 @@ impl Set {
         Self::Normal,
         Self::VerboseNetwork,
         Self::Network,
-        Self::Renewer,
-        Self::Docker,
-        Self::Installer,
+        Self::Single(DHCP_RENEWER),
+        Self::Single(DOCKER_DAEMON),
+        Self::Single(INSTALLER),
         Self::Examples,
     ];
 
@@ -75,9 +71,7 @@ impl Set {
             Self::Verbose => (vec![MULTI_CALL.file], VERBOSE),
             Self::Network => (network(), &[][..]),
             Self::VerboseNetwork => (network(), VERBOSE),
-            Self::Renewer => (vec![DHCP_RENEWER], &[][..]),
-            Self::Docker => (vec![DOCKER_DAEMON], &[][..]),
-            Self::Installer => (vec![INSTALLER], &[][..]),
+            Self::Single(name) => (vec![name], &[][..]),
             Self::Examples => (vec![], &[][..]),
         };
         let executables = executables.into_iter().flat_map(|name| ["--bin", name]);
@@ -102,23 +96,16 @@ impl Set {
 
     /// The set that contains this executable.
     fn of(executable: &str, flavour: Flavour) -> Self {
-        let is_verbose = flavour == Flavour::Verbose;
-        if network_plugins().any(|plugin| plugin == executable) {
-            if is_verbose {
-                Self::VerboseNetwork
-            } else {
-                Self::Network
-            }
-        } else if executable == DHCP_RENEWER {
-            Self::Renewer
-        } else if executable == DOCKER_DAEMON {
-            Self::Docker
-        } else if executable == INSTALLER {
-            Self::Installer
-        } else if is_verbose {
-            Self::Verbose
-        } else {
-            Self::Normal
+        let single = [DHCP_RENEWER, DOCKER_DAEMON, INSTALLER];
+        if let Some(name) = single.into_iter().find(|name| *name == executable) {
+            return Self::Single(name);
+        }
+        let is_network = network_plugins().any(|plugin| plugin == executable);
+        match (is_network, flavour) {
+            (true, Flavour::Verbose) => Self::VerboseNetwork,
+            (true, Flavour::Normal) => Self::Network,
+            (false, Flavour::Verbose) => Self::Verbose,
+            (false, Flavour::Normal) => Self::Normal,
         }
     }
 
@@ -168,15 +155,9 @@ impl Set {
                     }
                 }
             }
-            Self::Renewer => replace(&folder.join(DHCP_RENEWER), |new| {
-                fs::hard_link(built(DHCP_RENEWER), new)
-            }),
-            Self::Docker => replace(&folder.join(DOCKER_DAEMON), |new| {
-                fs::hard_link(built(DOCKER_DAEMON), new)
-            }),
-            Self::Installer => replace(&folder.join(INSTALLER), |new| {
-                fs::hard_link(built(INSTALLER), new)
-            }),
+            Self::Single(name) => {
+                replace(&folder.join(name), |new| fs::hard_link(built(name), new));
+            }
             Self::Examples => {}
         }
     }
@@ -229,10 +210,6 @@ fn folder_of_builds() -> PathBuf {
 }
 
 /// The folder of a flavour's plugins in a form, with an executable for each of [`PLUGINS`].
-///
-/// # Panics
-///
-/// If they can't be built.
 pub fn plugins(flavour: Flavour, form: Form) -> PathBuf {
     Set::of(MULTI_CALL.file, flavour).build_once();
     folder(flavour).join(match form {
@@ -242,30 +219,18 @@ pub fn plugins(flavour: Flavour, form: Form) -> PathBuf {
 }
 
 /// The path of an executable that isn't one of [`PLUGINS`].
-///
-/// # Panics
-///
-/// If it can't be built.
 pub fn executable(name: &str, flavour: Flavour) -> PathBuf {
     Set::of(name, flavour).build_once();
     folder(flavour).join(name)
 }
 
 /// The path of an example's executable.
-///
-/// # Panics
-///
-/// If it can't be built.
 pub fn example(name: &str) -> PathBuf {
     Set::Examples.build_once();
     target_dir().join("debug/examples").join(name)
 }
 
 /// Builds all executables of all targets; returns their folder, for [`BUILT`].
-///
-/// # Panics
-///
-/// If one can't be built.
 pub fn build_all() -> PathBuf {
     for set in Set::ALL {
         set.build();

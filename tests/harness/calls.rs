@@ -2,13 +2,18 @@
 
 use serde_json::{Value, json};
 
-use crate::{ALLOCATOR, Call, ORCHESTRATOR, Sandbox};
+use crate::{ALLOCATOR, Call, ORCHESTRATOR, Output, Sandbox};
 
 impl Sandbox {
     /// A call of `ipam-delegated` for a container.
     pub fn chain_call(&self, command: &str, container: &str, config: &Value) -> Call {
         self.call(ORCHESTRATOR, command, config)
             .container(container)
+    }
+
+    /// Runs `ipam-delegated` for the container `c1`.
+    pub fn run(&self, command: &str, config: &Value) -> Output {
+        self.call(ORCHESTRATOR, command, config).run()
     }
 
     /// A call of `ipam-delegated` for the container of a pod, `<namespace>-<pod>`.
@@ -27,6 +32,11 @@ impl Sandbox {
         let mut config = self.config(version, delegates, &ipam);
         config["cni.dev/valid-attachments"] = json!([]);
         config
+    }
+
+    /// As [`Self::config_of_one_range`], of the selector by ranges and the allocator.
+    pub fn config_of_ranges(&self, version: &str) -> Value {
+        self.config_of_one_range(version, &["ipam-ds-ranges", ALLOCATOR], &json!({}))
     }
 
     /// A configuration of the allocator without a chain: `pools` as a selector prints them. For

@@ -2,11 +2,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, date_time_ymd,
 };
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// A certificate authority, with a folder for its files.
 pub struct Authority {
@@ -21,6 +25,21 @@ pub struct CertificateFiles {
     pub cert: PathBuf,
     /// Its key, PEM.
     pub key: PathBuf,
+}
+
+impl CertificateFiles {
+    /// The server's side of TLS. Clients need no certificate.
+    pub(crate) fn server_config(&self) -> Arc<ServerConfig> {
+        let certificate = CertificateDer::from_pem_file(&self.cert).unwrap();
+        let key = PrivateKeyDer::from_pem_file(&self.key).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key);
+        Arc::new(config.unwrap())
+    }
 }
 
 impl Authority {

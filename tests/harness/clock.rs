@@ -15,10 +15,6 @@ pub struct StoppedClock {
 
 impl StoppedClock {
     /// Compiles the library in this folder.
-    ///
-    /// # Panics
-    ///
-    /// If it doesn't compile.
     pub fn new(folder: &Path) -> Self {
         let library = folder.join("clock.so");
         let built = Command::new(CC)

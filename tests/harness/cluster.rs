@@ -13,8 +13,7 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::Output;
-use std::thread::{self};
+use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::{Value, json};
@@ -55,24 +54,12 @@ impl Cluster {
     /// # Errors
     ///
     /// Namespaces can't be made.
-    ///
-    /// # Panics
-    ///
-    /// If the cluster doesn't start.
     pub fn start() -> Result<Self, String> {
         // etcd reserves two segments of its log, which take 128 MB.
         Self::with_disks("256m")
     }
 
     /// As [`Self::start`], with disks of this size, such as `4g`, in memory.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::start`].
-    ///
-    /// # Panics
-    ///
-    /// As [`Self::start`].
     pub fn with_disks(size: &str) -> Result<Self, String> {
         let root = tempfile::Builder::new()
             .prefix("ipam-delegated-cluster-")
@@ -129,19 +116,11 @@ impl Cluster {
     }
 
     /// The clients' network namespace.
-    ///
-    /// # Panics
-    ///
-    /// If it can't be opened.
     pub fn clients(&self) -> Namespace {
         Namespace::of(&self.clients)
     }
 
     /// Runs `what` in the clients' network namespace.
-    ///
-    /// # Panics
-    ///
-    /// If that panics.
     pub fn inside<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
             let entered = scope.spawn(|| {
@@ -154,22 +133,8 @@ impl Cluster {
 
     /// Runs `etcdctl`; returns its stdout. A member that has come back may
     /// take seconds to answer.
-    ///
-    /// # Panics
-    ///
-    /// If it fails.
     #[track_caller]
     pub fn etcdctl(&self, words: &[&str]) -> String {
-        let patient = ["--dial-timeout=30s", "--command-timeout=30s"];
-        stdout_of(words, self.try_etcdctl(&[&patient[..], words].concat()))
-    }
-
-    /// Runs `etcdctl`.
-    ///
-    /// # Panics
-    ///
-    /// If it can't be started.
-    pub fn try_etcdctl(&self, words: &[&str]) -> Output {
         let endpoints: Vec<String> = (0..MEMBERS).map(|number| self.endpoint(number)).collect();
         let mut etcdctl = self.clients.command(ETCDCTL);
         etcdctl
@@ -180,18 +145,17 @@ impl Cluster {
             .arg("--key")
             .arg(&self.certificate.key)
             .arg(format!("--endpoints={}", endpoints.join(",")))
+            .args(["--dial-timeout=30s", "--command-timeout=30s"])
             .args(words)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("ETCDCTL_API", "3");
-        etcdctl.output().unwrap()
+        let output = etcdctl.output().unwrap();
+        assert!(output.status.success(), "etcdctl {words:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
     }
 
     /// Waits until all members are up and follow one leader.
-    ///
-    /// # Panics
-    ///
-    /// If it takes too long.
     pub fn wait_until_healthy(&self) {
         self.wait_for("a healthy cluster", |states| {
             states.len() == MEMBERS && states.iter().all(|state| state.has_leader)
@@ -199,16 +163,12 @@ impl Cluster {
     }
 
     /// The leader. Waits until there is exactly one.
-    ///
-    /// # Panics
-    ///
-    /// If there is none for too long.
     pub fn leader(&self) -> usize {
         let leaders = |states: &[Metrics]| -> Vec<usize> {
             let leads = states.iter().filter(|state| state.is_leader);
             leads.map(|state| state.member).collect()
         };
-        let states = self.wait_for("a leader", |states| leads_alone(&leaders(states)));
+        let states = self.wait_for("a leader", |states| leaders(states).len() == 1);
         leaders(&states)[0]
     }
 
@@ -239,10 +199,6 @@ pub struct Namespace(File);
 
 impl Namespace {
     /// The network namespace of a node.
-    ///
-    /// # Panics
-    ///
-    /// If the node has ended.
     pub fn of(node: &Node) -> Self {
         let namespace = format!("/proc/{}/ns/net", node.holder());
         Self(File::open(namespace).unwrap())
@@ -250,22 +206,8 @@ impl Namespace {
 
     /// Moves the calling thread into this namespace, with all processes that the thread starts
     /// later.
-    ///
-    /// # Panics
-    ///
-    /// If the kernel refuses.
     pub fn enter(&self) {
         let network = Some(LinkNameSpaceType::Network);
         move_into_link_name_space(self.0.as_fd(), network).unwrap();
     }
-}
-
-fn leads_alone(leaders: &[usize]) -> bool {
-    leaders.len() == 1
-}
-
-#[track_caller]
-fn stdout_of(words: &[&str], output: Output) -> String {
-    assert!(output.status.success(), "etcdctl {words:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
 }

@@ -119,42 +119,17 @@ fn entries(path: &Path) -> Vec<PathBuf> {
 }
 
 /// The path of the daemon's executable.
-///
-/// # Panics
-///
-/// If it can't be built.
 pub fn docker_daemon_executable() -> PathBuf {
     executable(DOCKER_DAEMON, Flavour::Normal)
 }
 
 impl DockerDaemon {
     /// Starts the daemon with further arguments, and waits until it answers.
-    ///
-    /// # Panics
-    ///
-    /// If it doesn't answer.
     pub fn start(sandbox: &Sandbox, arguments: &[&str]) -> Self {
         Self::start_by(sandbox, arguments, |program| Command::new(program))
     }
 
-    /// Starts the daemon with further arguments and environment variables.
-    ///
-    /// # Panics
-    ///
-    /// If it doesn't answer.
-    pub fn start_with(sandbox: &Sandbox, arguments: &[&str], variables: &[(&str, &Path)]) -> Self {
-        Self::start_by(sandbox, arguments, |program| {
-            let mut command = Command::new(program);
-            command.envs(variables.iter().copied());
-            command
-        })
-    }
-
     /// Starts the daemon with further arguments in the namespaces of a node.
-    ///
-    /// # Panics
-    ///
-    /// If it doesn't answer.
     pub fn start_on(node: &Node, sandbox: &Sandbox, arguments: &[&str]) -> Self {
         Self::start_by(sandbox, arguments, |program| node.command(program))
     }
@@ -202,20 +177,12 @@ impl DockerDaemon {
     }
 
     /// Makes a call; returns the answer.
-    ///
-    /// # Panics
-    ///
-    /// If there is no answer.
     #[track_caller]
     pub fn call(&self, path: &str, body: &Value) -> DockerAnswer {
         self.try_call(path, &body.to_string()).unwrap()
     }
 
     /// Makes a call that must succeed; returns the body of the answer.
-    ///
-    /// # Panics
-    ///
-    /// If the call fails.
     #[track_caller]
     pub fn ok(&self, path: &str, body: &Value) -> Value {
         let answer = self.call(path, body);
@@ -225,10 +192,6 @@ impl DockerDaemon {
     }
 
     /// Makes a call that must fail; returns the message.
-    ///
-    /// # Panics
-    ///
-    /// If the call succeeds.
     #[track_caller]
     pub fn err(&self, path: &str, body: &Value) -> String {
         let answer = self.call(path, body);

@@ -130,10 +130,6 @@ impl Dockerd {
     }
 
     /// Starts dockerd.
-    ///
-    /// # Panics
-    ///
-    /// If it doesn't start.
     pub fn start_dockerd(&mut self) {
         self.try_start_dockerd().unwrap();
     }
@@ -252,10 +248,6 @@ impl Dockerd {
     }
 
     /// Waits until `what` is true.
-    ///
-    /// # Panics
-    ///
-    /// If it stays false.
     #[track_caller]
     pub fn wait(&self, what: impl Fn(&Self) -> bool) {
         wait_for(|| what(self));
@@ -283,10 +275,6 @@ impl Dockerd {
     }
 
     /// The stdout of a docker command, without the last line feed.
-    ///
-    /// # Panics
-    ///
-    /// If it fails.
     #[track_caller]
     pub fn ok(&self, arguments: &[&str]) -> String {
         let output = self.docker(arguments);
@@ -303,10 +291,6 @@ impl Dockerd {
     }
 
     /// The message of a docker command that fails.
-    ///
-    /// # Panics
-    ///
-    /// If it succeeds.
     #[track_caller]
     pub fn err(&self, arguments: &[&str]) -> String {
         let output = self.docker(arguments);
@@ -315,30 +299,18 @@ impl Dockerd {
     }
 
     /// The stdout of a docker command, by its words.
-    ///
-    /// # Panics
-    ///
-    /// If it fails.
     #[track_caller]
     pub fn says(&self, words: &str) -> String {
         self.ok(&words.split(' ').collect::<Vec<_>>())
     }
 
     /// The message of a docker command that fails, by its words.
-    ///
-    /// # Panics
-    ///
-    /// If it succeeds.
     #[track_caller]
     pub fn refuses(&self, words: &str) -> String {
         self.err(&words.split(' ').collect::<Vec<_>>())
     }
 
     /// Pings an address from a container.
-    ///
-    /// # Panics
-    ///
-    /// If nobody answers.
     #[track_caller]
     pub fn ping(&self, container: &str, ip: &str) {
         self.says(&format!("exec {container} /bin/ping -c1 -W5 {ip}"));
@@ -349,6 +321,14 @@ impl Dockerd {
         let line = self.sandbox.ipamctl_line();
         let mut command = self.node.command(line[0].to_str().unwrap());
         command.args(&line[1..]).args(words).output().unwrap()
+    }
+
+    /// Removes all containers and networks.
+    pub fn clear(&self) {
+        for container in self.says("ps --all --quiet").lines() {
+            self.says(&format!("rm --force {container}"));
+        }
+        self.says("network prune --force");
     }
 
     /// Removes dockerd's network database while dockerd is killed, like the loss of a disk.

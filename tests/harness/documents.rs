@@ -7,10 +7,6 @@ use std::time::{Duration, SystemTime};
 use crate::{Sandbox, repository};
 
 /// The text of a document, by its path in the repository.
-///
-/// # Panics
-///
-/// If it can't be read.
 pub fn document(path: &str) -> String {
     fs::read_to_string(repository().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
@@ -38,10 +34,6 @@ pub fn blocks(document: &str, language: &str) -> Vec<String> {
 /// of the sandbox; `before` gets each command before it runs. The section begins with this heading,
 /// such as `## Leaks`. With `IPAM_DELEGATED_WRITE_DOCS=1`, writes the outputs instead. Returns the
 /// number of commands.
-///
-/// # Panics
-///
-/// If there is no such section, or if an output differs.
 pub fn replay(
     page: &str,
     heading: &str,
@@ -98,10 +90,6 @@ fn writes_documents() -> bool {
 
 /// Makes a reservation or a record this many hours old, and a minute: by the time of its last change,
 /// and by the times in a record. So a page's ages don't depend on the time that the test takes.
-///
-/// # Panics
-///
-/// If it can't be read and written.
 pub fn make_old(file: &Path, hours: u64) {
     const AT: &str = "\"at\":\"";
     let then = SystemTime::now() - Duration::from_secs(hours * 3_600 + 60);

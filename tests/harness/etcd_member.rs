@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use crate::waiting::wait_or_say;
 use tempfile::TempDir;
@@ -34,19 +34,11 @@ impl Default for EtcdMember {
 
 impl EtcdMember {
     /// Starts a member without TLS, with these further arguments.
-    ///
-    /// # Panics
-    ///
-    /// If it doesn't become ready.
     pub fn start(arguments: &[&str]) -> Self {
         Self::start_with("http", arguments, &[])
     }
 
     /// Starts a member whose client URL is https. `client_arguments` are etcdctl's.
-    ///
-    /// # Panics
-    ///
-    /// If it doesn't become ready.
     pub fn start_with_tls(arguments: &[&str], client_arguments: &[&str]) -> Self {
         Self::start_with("https", arguments, client_arguments)
     }
@@ -66,10 +58,6 @@ impl EtcdMember {
     }
 
     /// Starts it again with its data after it was killed.
-    ///
-    /// # Panics
-    ///
-    /// If it doesn't become ready.
     pub fn restart(&mut self) {
         self.kill();
         self.launch();
@@ -85,10 +73,6 @@ impl EtcdMember {
     }
 
     /// Replaces its data with a snapshot, and starts it again.
-    ///
-    /// # Panics
-    ///
-    /// If that fails.
     pub fn restore(&mut self, snapshot: &Path) {
         self.kill();
         let data = self.folder.path().join("data");
@@ -109,10 +93,6 @@ impl EtcdMember {
     }
 
     /// Starts it again with its data on other ports.
-    ///
-    /// # Panics
-    ///
-    /// If it doesn't become ready.
     pub fn move_to_other_ports(&mut self) {
         self.kill();
         // The port of its peers is in its data.
@@ -171,19 +151,11 @@ impl EtcdMember {
     }
 
     /// Its process ID.
-    ///
-    /// # Panics
-    ///
-    /// If it was killed.
     pub fn pid(&self) -> u32 {
         self.process.as_ref().expect("etcd is running").id()
     }
 
     /// Sends it a signal, such as `STOP` and `CONT`.
-    ///
-    /// # Panics
-    ///
-    /// If it can't be sent.
     pub fn signal(&self, name: &str) {
         let mut kill = Command::new("kill");
         kill.args(["-s", name, &self.pid().to_string()]);
@@ -214,23 +186,15 @@ impl EtcdMember {
     }
 
     /// Runs etcdctl; returns its stdout.
-    ///
-    /// # Panics
-    ///
-    /// If it fails.
     #[track_caller]
     pub fn ctl<T: AsRef<OsStr>>(&self, arguments: &[T]) -> String {
-        let output = self.try_ctl(arguments);
+        let output = self.etcdctl().args(arguments).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
 
     /// Creates the user `user` (`name:password`, or `name` without a password) with write access
     /// to all keys of the project, and enables authentication.
-    ///
-    /// # Panics
-    ///
-    /// If that fails.
     pub fn enable_authentication(&self, user: &str) {
         let (name, _) = user.split_once(':').unwrap_or((user, ""));
         let new = |user: &str| match user.contains(':') {
@@ -249,11 +213,6 @@ impl EtcdMember {
         ] {
             self.ctl(&line.split(' ').collect::<Vec<_>>());
         }
-    }
-
-    /// Runs etcdctl, which may fail.
-    pub fn try_ctl<T: AsRef<OsStr>>(&self, arguments: &[T]) -> Output {
-        self.etcdctl().args(arguments).output().unwrap()
     }
 
     /// The keys with this prefix, sorted, without the prefix.

@@ -9,10 +9,6 @@ use crate::waiting::wait_or_say;
 use crate::{Call, Flavour, INSTALLER, Node, Output, PLUGINS, Sandbox, TOOL, executable};
 
 /// The executable of the entry point.
-///
-/// # Panics
-///
-/// If it can't be built.
 pub fn installer_executable() -> PathBuf {
     executable(INSTALLER, Flavour::Normal)
 }
@@ -75,6 +71,16 @@ impl Installation {
         folder
     }
 
+    /// Writes files of a ConfigMap of this kind, `pools` or `conflists`; returns its argument.
+    pub fn config(&self, kind: &str, files: &[(&str, &str)]) -> String {
+        let from = self.path("config").join(kind);
+        fs::create_dir_all(&from).unwrap();
+        for (name, content) in files {
+            fs::write(from.join(name), content).unwrap();
+        }
+        format!("--{kind}-from={}", from.display())
+    }
+
     /// A call of the entry point for a release, with further arguments.
     pub fn call(&self, release: &Path, words: &[&str]) -> Call {
         Call::new(installer_executable())
@@ -103,29 +109,17 @@ impl Installation {
 
     /// Starts an entry point without `--once`, with a separate socket for the probe, and waits until
     /// it listens.
-    ///
-    /// # Panics
-    ///
-    /// If it ends.
     pub fn stay(&self, release: &Path, words: &[&str]) -> Staying {
         self.stay_by(Command::new(installer_executable()), release, words)
     }
 
     /// As [`Self::stay`], on a test node, where mounts are private.
-    ///
-    /// # Panics
-    ///
-    /// If it ends.
     pub fn stay_on(&self, node: &Node, release: &Path) -> Staying {
         let command = node.command(installer_executable().to_str().unwrap());
         self.stay_by(command, release, &[])
     }
 
     /// As [`Self::stay`], with a command whose last word is the entry point's executable.
-    ///
-    /// # Panics
-    ///
-    /// If it ends.
     pub fn stay_by(&self, mut command: Command, release: &Path, words: &[&str]) -> Staying {
         let status = self.path(&format!(
             "status-{}",
@@ -201,10 +195,6 @@ impl Staying {
     }
 
     /// Waits until `holds` is true for a probe's result.
-    ///
-    /// # Panics
-    ///
-    /// If it stays false.
     #[track_caller]
     pub fn wait(&self, holds: impl Fn(bool, &str) -> bool) {
         self.wait_until(|| {
@@ -214,10 +204,6 @@ impl Staying {
     }
 
     /// Waits until `holds` is true.
-    ///
-    /// # Panics
-    ///
-    /// If it stays false.
     #[track_caller]
     pub fn wait_until(&self, holds: impl FnMut() -> bool) {
         wait_or_say(holds, || format!("{:?}\n{}", self.probe(), self.log()));
@@ -248,10 +234,6 @@ impl Drop for Staying {
 ///
 /// Another process writes it: a process that another test starts meanwhile would inherit an open
 /// file of this one, and the kernel executes no file that is open for writing (`ETXTBSY`).
-///
-/// # Panics
-///
-/// If it can't be written.
 pub fn write_executable(path: &Path, content: &str) {
     let mut install = Command::new("install");
     install

@@ -70,10 +70,6 @@ impl KubernetesCluster {
     /// # Errors
     ///
     /// Namespaces can't be made, or busybox isn't static.
-    ///
-    /// # Panics
-    ///
-    /// If the cluster doesn't start.
     pub fn start(runtime: ContainerRuntime, image: &Path) -> Result<Self, String> {
         claim(&format!("a cluster with {runtime:?} starts"));
         let root = tempfile::Builder::new()
@@ -133,10 +129,6 @@ impl KubernetesCluster {
     }
 
     /// A node, by its name.
-    ///
-    /// # Panics
-    ///
-    /// If no node has the name.
     #[track_caller]
     pub fn node_named(&self, name: &str) -> &KubernetesNode {
         let node = self.nodes.iter().find(|node| node.name() == name);
@@ -179,9 +171,7 @@ impl KubernetesCluster {
 
     /// Stops the API server for this time with SIGSTOP: it accepts connections and doesn't answer.
     pub fn pause_api_server(&self, time: Duration) {
-        self.control_plane.signal("kube-apiserver", "STOP");
-        thread::sleep(time);
-        self.control_plane.signal("kube-apiserver", "CONT");
+        self.control_plane.pause("kube-apiserver", time);
     }
 
     /// Saves the state of etcd, for [`Self::restore`].
@@ -233,10 +223,6 @@ impl KubernetesCluster {
     }
 
     /// Runs a command such as `kubectl get pods`; returns its stdout.
-    ///
-    /// # Panics
-    ///
-    /// If it fails.
     #[track_caller]
     pub fn sh(&self, script: &str) -> String {
         let output = self.try_sh(script);
@@ -245,20 +231,12 @@ impl KubernetesCluster {
     }
 
     /// Runs commands of a page, in the folder to which their paths are relative.
-    ///
-    /// # Panics
-    ///
-    /// If no page has one of them, or if one fails.
     #[track_caller]
     pub fn as_documented(&self, commands: &[&str]) -> String {
         self.as_documented_with(commands, &[])
     }
 
     /// Runs commands of a page, after words of them were replaced with values.
-    ///
-    /// # Panics
-    ///
-    /// As [`Self::as_documented`].
     #[track_caller]
     pub fn as_documented_with(&self, commands: &[&str], values: &[(&str, &str)]) -> String {
         let pages = PAGES.map(document);
@@ -295,10 +273,6 @@ impl KubernetesCluster {
     }
 
     /// Applies a manifest.
-    ///
-    /// # Panics
-    ///
-    /// If the API server refuses it.
     #[track_caller]
     pub fn apply(&self, manifest: &str) {
         let file = self.root().join("manifest.yaml");
@@ -307,10 +281,6 @@ impl KubernetesCluster {
     }
 
     /// Applies several objects.
-    ///
-    /// # Panics
-    ///
-    /// As [`Self::apply`].
     #[track_caller]
     pub fn apply_all(&self, items: &[Value]) {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
@@ -348,20 +318,12 @@ impl KubernetesCluster {
     }
 
     /// Waits until `holds` is true.
-    ///
-    /// # Panics
-    ///
-    /// If it stays false for too long. The message has the cluster's state.
     #[track_caller]
     pub fn wait_for(&self, what: &str, holds: impl Fn() -> bool) {
         self.wait_for_none(what, || if holds() { Vec::new() } else { vec!["no"] });
     }
 
     /// Waits until `missing` is empty.
-    ///
-    /// # Panics
-    ///
-    /// If it stays so for too long. The message has its items and the cluster's state.
     #[track_caller]
     pub fn wait_for_none<T: Debug>(&self, what: &str, missing: impl Fn() -> Vec<T>) {
         if !wait_within(PATIENCE, || missing().is_empty()) {

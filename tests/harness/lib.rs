@@ -1,5 +1,6 @@
 //! Harness of the end-to-end tests: sandboxes with the plugins in them, calls of the real
-//! executables, network namespaces.
+//! executables, network namespaces. What can't do its work panics with the reason: the test has
+//! failed.
 
 #[cfg(feature = "tls")]
 mod api_server;

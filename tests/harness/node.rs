@@ -34,10 +34,6 @@ impl Default for Node {
 
 impl Node {
     /// Creates a node. Requires root.
-    ///
-    /// # Panics
-    ///
-    /// If [`Self::try_new`] fails.
     pub fn new() -> Self {
         Self::try_new().unwrap_or_else(|reason| panic!("{reason}"))
     }
@@ -54,10 +50,6 @@ impl Node {
 
     /// Creates a node with a separate PID namespace, for daemons and containers: all of its
     /// processes end with it.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::try_new`].
     pub fn with_own_processes() -> Result<Self, String> {
         Self::holding(&["pid"], None, HOLD)
     }
@@ -130,10 +122,6 @@ impl Node {
     }
 
     /// Runs a shell script on the node; returns its stdout.
-    ///
-    /// # Panics
-    ///
-    /// If it fails.
     #[track_caller]
     pub fn sh(&self, script: &str) -> String {
         let output = self.command("sh").args(["-ec", script]).output().unwrap();

@@ -28,10 +28,6 @@ pub struct Image {
 
 impl Image {
     /// The image of this flavour.
-    ///
-    /// # Panics
-    ///
-    /// If `cargo xtask test` has not created it.
     pub fn of(flavour: Flavour) -> Self {
         let archive = Release::of(flavour).archive;
         let name = archive.display().to_string();
@@ -47,10 +43,6 @@ impl Image {
     }
 
     /// Extracts the archive into a new folder.
-    ///
-    /// # Panics
-    ///
-    /// If `tar` fails.
     pub fn extract(&self, folder: &Path) {
         fs::create_dir_all(folder).unwrap();
         let mut tar = Command::new("tar");
@@ -59,10 +51,6 @@ impl Image {
     }
 
     /// Extracts the image's files into a new folder.
-    ///
-    /// # Panics
-    ///
-    /// If `tar` fails, or the archive doesn't have the format of `docker save`.
     pub fn files(&self, folder: &Path) {
         let layout = tempfile::tempdir().unwrap();
         self.extract(layout.path());
@@ -81,10 +69,6 @@ impl Image {
 
 impl Release {
     /// The archive of this flavour.
-    ///
-    /// # Panics
-    ///
-    /// If there isn't exactly one.
     pub fn of(flavour: Flavour) -> Self {
         let folder = dist().expect("the tests are run with: cargo xtask test");
         let mut archives: Vec<PathBuf> = fs::read_dir(folder)
@@ -107,10 +91,6 @@ impl Release {
     }
 
     /// Extracts the archive into `folder`; returns the top folder of its content.
-    ///
-    /// # Panics
-    ///
-    /// If `tar` fails.
     pub fn extract(&self, folder: &Path) -> PathBuf {
         let mut tar = Command::new("tar");
         tar.arg("-xzf").arg(&self.archive).arg("-C").arg(folder);
@@ -120,10 +100,6 @@ impl Release {
 }
 
 /// The inode to which all plugins in a folder are linked.
-///
-/// # Panics
-///
-/// If they are several files.
 #[track_caller]
 pub fn one_inode(folder: &Path) -> u64 {
     let inodes = PLUGINS.map(|plugin| fs::metadata(folder.join(plugin)).unwrap().ino());

@@ -37,10 +37,6 @@ pub(crate) fn place_for_containers() -> Option<(Node, Sandbox, Cgroup)> {
 /// # Errors
 ///
 /// The executable needs a dynamic linker, like the one in the package `busybox`.
-///
-/// # Panics
-///
-/// If the folder can't be made.
 pub fn make_rootfs(folder: &Path) -> Result<PathBuf, Reason> {
     let busybox = fs::read(BUSYBOX).unwrap();
     if segment_types(&busybox).contains(&PT_INTERP) {

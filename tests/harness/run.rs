@@ -212,10 +212,6 @@ pub struct Output {
 
 impl Output {
     /// The result of a call that succeeded.
-    ///
-    /// # Panics
-    ///
-    /// If it failed, or printed no JSON.
     #[track_caller]
     pub fn result(&self) -> Value {
         assert!(self.status.success(), "{self:?}");
@@ -223,20 +219,12 @@ impl Output {
     }
 
     /// Checks that the call succeeded and printed nothing.
-    ///
-    /// # Panics
-    ///
-    /// If it failed, or printed something.
     #[track_caller]
     pub fn nothing(&self) {
         assert!(self.status.success() && self.stdout.is_empty(), "{self:?}");
     }
 
     /// The CNI error of a call that failed.
-    ///
-    /// # Panics
-    ///
-    /// If it succeeded, or printed no CNI error.
     #[track_caller]
     pub fn error(&self) -> Value {
         assert_eq!(self.status.code(), Some(1), "{self:?}");
@@ -247,10 +235,6 @@ impl Output {
     }
 
     /// Asserts that the call failed with this code, and with this text in its message.
-    ///
-    /// # Panics
-    ///
-    /// If the call didn't fail so.
     #[track_caller]
     pub fn refused(&self, code: u64, text: &str) {
         let error = self.error();

@@ -55,19 +55,11 @@ impl Default for Sandbox {
 
 impl Sandbox {
     /// A sandbox with our plugins, as links to one multi-call executable.
-    ///
-    /// # Panics
-    ///
-    /// If they can't be built.
     pub fn new(flavour: Flavour) -> Self {
         Self::in_form(flavour, Form::OneFile)
     }
 
     /// A sandbox with our plugins.
-    ///
-    /// # Panics
-    ///
-    /// If they can't be built.
     pub fn in_form(flavour: Flavour, form: Form) -> Self {
         let root = tempfile::Builder::new()
             .prefix("ipam-delegated-test-")
@@ -83,10 +75,6 @@ impl Sandbox {
     }
 
     /// Adds the plugins with a network client.
-    ///
-    /// # Panics
-    ///
-    /// If they can't be built.
     #[must_use]
     pub fn with_network_plugins(self, flavour: Flavour) -> Self {
         for name in network_plugins() {
@@ -180,10 +168,6 @@ impl Sandbox {
 
     /// A call of the reference main plugin that the configuration names, for a container and the
     /// network namespace of the same name.
-    ///
-    /// # Panics
-    ///
-    /// If the configuration names none.
     pub fn call_main_plugin(&self, command: &str, container: &str, config: &Value) -> Call {
         let main = config["type"].as_str().unwrap();
         let path = [self.plugins(), REFERENCE_PLUGINS.into()];

@@ -127,25 +127,3 @@ impl<'a> SystemCall<'a> {
             || self.name.starts_with("open") && !self.line.contains("O_CREAT")
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn system_calls_are_counted_by_thread_and_name() {
-        let trace = "openat(AT_FDCWD, \"/lib/x\") = 3\n--- SIGCHLD ---\nopenat(4, \"y\") = 5\n\
-                     12  read(0, \"\", 1) = 0\n13  read(0, \"\", 1) = 0\nexit_group(0) = ?\n";
-        let found: Vec<_> = SystemCall::all(trace)
-            .map(|call| (call.thread, call.name, call.time))
-            .collect();
-        let expected = [
-            (None, "openat", 1),
-            (None, "openat", 2),
-            (Some(12), "read", 1),
-            (Some(13), "read", 1),
-            (None, "exit_group", 1),
-        ];
-        assert_eq!(found, expected);
-    }
-}

@@ -18,14 +18,12 @@ const CALLERS: usize = 8;
 const SUBNETS: [&str; 2] = ["10.50.0.0/24", "fd00:50::/120"];
 
 /// A majority of the members is there.
-const FAULTS: [Fault<Cluster>; 12] = [
-    ("a follower is killed", |cluster, meanwhile| {
-        let follower = follower(cluster);
-        killed(cluster, follower, meanwhile);
-    }),
+const FAULTS: [Fault<Cluster>; 8] = [
     ("the leader is killed", |cluster, meanwhile| {
         let leader = cluster.leader();
-        killed(cluster, leader, meanwhile);
+        cluster.kill_member(leader);
+        meanwhile();
+        cluster.start_member(leader);
     }),
     (
         "the leader is stopped, and goes on",
@@ -46,32 +44,6 @@ const FAULTS: [Fault<Cluster>; 12] = [
         "the leader is cut off from the other members",
         |cluster, meanwhile| {
             cut(cluster, Cut::Peers(cluster.leader()), meanwhile);
-        },
-    ),
-    (
-        "a follower is cut off from the other members",
-        |cluster, meanwhile| {
-            cut(cluster, Cut::Peers(follower(cluster)), meanwhile);
-        },
-    ),
-    (
-        "what the leader sends to a follower is lost",
-        |cluster, meanwhile| {
-            cut(
-                cluster,
-                Cut::OneWay(cluster.leader(), follower(cluster)),
-                meanwhile,
-            );
-        },
-    ),
-    (
-        "what a follower sends to the leader is lost",
-        |cluster, meanwhile| {
-            cut(
-                cluster,
-                Cut::OneWay(follower(cluster), cluster.leader()),
-                meanwhile,
-            );
         },
     ),
     (
@@ -99,17 +71,6 @@ const FAULTS: [Fault<Cluster>; 12] = [
         (0..MEMBERS).for_each(|member| cluster.start_member(member));
     }),
 ];
-
-/// A member other than the leader.
-fn follower(cluster: &Cluster) -> usize {
-    (cluster.leader() + 1) % MEMBERS
-}
-
-fn killed(cluster: &mut Cluster, member: usize, meanwhile: &dyn Fn()) {
-    cluster.kill_member(member);
-    meanwhile();
-    cluster.start_member(member);
-}
 
 fn cut(cluster: &Cluster, cut: Cut, meanwhile: &dyn Fn()) {
     cluster.cut(cut);

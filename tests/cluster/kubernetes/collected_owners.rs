@@ -1,20 +1,17 @@
 //! Owners whose objects come and go: `ipamctl leaks` and the collector's `node-forget --deleted`.
 
 use std::path::Path;
-use std::sync::mpsc::channel;
 
 use harness::{
-    ApiProxy, Fate, KUBECTL, KUBERNETES_PROGRAMS, Output, ProxiedRequest, kind_of_virtual_machines,
-    needs, virtual_machine,
+    KUBECTL, KUBERNETES_PROGRAMS, Output, kind_of_virtual_machines, needs, virtual_machine,
 };
 use serde_json::{Value, json};
 
 use super::Cluster;
-use super::objects::of_owner;
+use super::objects::{collect_between_looks, of_owner};
 use crate::pool_cluster::PoolCluster;
 
 const MACHINES: &str = "/apis/kubevirt.io/v1/namespaces/prod/virtualmachines";
-const NODES: &str = "/api/v1/nodes";
 
 fn object(api_version: &str, kind: &str, name: &str) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}})
@@ -139,29 +136,9 @@ fn an_owners_address_is_released_if_its_object_is_gone_at_both_looks_and_no_pod_
     assert!(kept.stderr.contains("10.0.0.12 is kept"), "{kept:?}");
     assert_eq!(of_any.addresses(), all);
     // An object comes back between the looks.
-    let proxy = ApiProxy::start(&cluster.api);
-    let (first_look, looked) = channel();
-    let (go_on, second_look) = channel::<()>();
-    let mut looks = 0;
-    proxy.decide(move |request: &ProxiedRequest| {
-        if request.path.starts_with(NODES) {
-            looks += 1;
-            if looks == 2 {
-                first_look.send(()).unwrap();
-                second_look.recv().unwrap();
-            }
-        }
-        Fate::Answered
-    });
-    let behind = proxy.kubeconfig_like(&cluster.api, &kubeconfig);
-    let released = std::thread::scope(|scope| {
-        let running = scope.spawn(|| forget(of_any, &behind));
-        looked.recv().unwrap();
+    let released = collect_between_looks(&cluster, || {
         cluster.api.apply(&virtual_machine("prod", "comes-back"));
-        go_on.send(()).unwrap();
-        running.join().unwrap()
     });
-    assert!(released.status.success(), "{released:?}");
     for unknown in ["10.0.0.18", "10.0.0.19", "10.0.0.20"] {
         let text = format!("{unknown} is kept");
         assert!(released.stderr.contains(&text), "{released:?}");

@@ -143,21 +143,14 @@ fn the_facts_of_a_pod_are_those_of_the_api_server() {
         .filter(|line| line.contains("AF_INET"))
         .count();
     assert_eq!(connections, 1, "{trace}");
+    facts_cost_three_requests_and_an_api_server_that_is_away_is_told(&mut site, &uid);
 }
 
-#[test]
-fn facts_cost_three_requests_and_an_api_server_that_is_away_is_told() {
-    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
-    let mut site = Site::new();
-    site.give_rights();
-    let uid = site.create("web");
-    site.cluster
-        .api
-        .wait_for("the cache", || site.add("web", &uid).status.success());
+fn facts_cost_three_requests_and_an_api_server_that_is_away_is_told(site: &mut Site, uid: &str) {
     let proxy = ApiProxy::start(&site.cluster.api);
     let direct = site.config.clone();
     site.config = site.cluster.behind(&proxy, &direct);
-    site.add("web", &uid).result();
+    site.add("web", uid).result();
     let mut paths: Vec<String> = proxy
         .take_requests()
         .into_iter()
@@ -173,9 +166,9 @@ fn facts_cost_three_requests_and_an_api_server_that_is_away_is_told() {
     site.config = direct;
     site.config["ipam"]["kubernetes"]["timeout"] = json!("2s");
     site.cluster.api.stop_api_server();
-    site.add("web", &uid).refused(11, "the API server");
+    site.add("web", uid).refused(11, "the API server");
     site.call("STATUS", "", "")
         .run()
         .refused(50, "the API server");
-    site.call("DEL", "web", &uid).run().nothing();
+    site.call("DEL", "web", uid).run().nothing();
 }

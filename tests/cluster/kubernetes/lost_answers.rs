@@ -67,31 +67,16 @@ impl<'a> Node<'a> {
     }
 }
 
-fn cluster() -> Cluster {
+#[test]
+fn a_lost_or_late_request_takes_nothing_from_anybody() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
     let cluster = Cluster::default();
     cluster.define("red", &json!({"subnet": "10.1.0.0/24"}));
-    cluster
+    an_add_is_a_read_of_the_pool_and_a_creation(&Node::within(&cluster, "60s"));
+    a_creation_or_deletion_that_comes_late_takes_nothing(&Node::within(&cluster, "1s"));
 }
 
-/// Sets the fate of the request with this number, from 0, and loses later ones.
-fn only(number: usize, fate: Fate) -> impl FnMut(&ProxiedRequest) -> Fate + Send + 'static {
-    let mut seen = 0;
-    move |_: &ProxiedRequest| {
-        seen += 1;
-        match (seen - 1).cmp(&number) {
-            std::cmp::Ordering::Less => Fate::Answered,
-            std::cmp::Ordering::Equal => fate.clone(),
-            std::cmp::Ordering::Greater => Fate::RequestLost,
-        }
-    }
-}
-
-#[test]
-fn an_add_is_a_read_of_the_pool_and_a_creation() {
-    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
-    let cluster = cluster();
-    let node = Node::within(&cluster, "60s");
-    node.heal();
+fn an_add_is_a_read_of_the_pool_and_a_creation(node: &Node<'_>) {
     let output = node.run("ADD", "c");
     assert_eq!(output.ips().len(), 1);
     let requests = node.proxy.take_requests();
@@ -105,40 +90,10 @@ fn an_add_is_a_read_of_the_pool_and_a_creation() {
     assert_eq!(sent[0], ("GET", pool.as_str()));
     assert_eq!(sent[1].0, "POST");
     assert!(address.starts_with(sent[1].1) || sent[1].1.starts_with(&address));
+    node.run("DEL", "c").nothing();
 }
 
-#[test]
-fn what_an_add_leaves_whose_api_server_goes_away_is_released_by_del_or_gc() {
-    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
-    let cluster = cluster();
-    let node = Node::within(&cluster, "1s");
-    for number in 0..2 {
-        for (fate, then) in [
-            (Fate::RequestLost, "DEL"),
-            (Fate::AnswerLost, "DEL"),
-            (Fate::AnswerLost, "GC"),
-        ] {
-            let what = format!("{number} {fate:?}, {then}");
-            node.heal();
-            node.proxy.decide(only(number, fate));
-            let output = node.run("ADD", "c");
-            // The pool wasn't read, or the claim may have been made.
-            let requests = node.proxy.take_requests();
-            let is_claimed = requests.iter().any(|request| request.method == "POST");
-            let code = if is_claimed { 114 } else { 11 };
-            assert_eq!(output.code(), code, "{what}: {output:?}");
-            node.heal();
-            node.run(then, "c").nothing();
-            assert_eq!(node.cluster.addresses(), Vec::<String>::new(), "{what}");
-        }
-    }
-}
-
-#[test]
-fn a_creation_or_deletion_that_comes_late_takes_nothing_from_anybody() {
-    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
-    let cluster = cluster();
-    let node = Node::within(&cluster, "1s");
+fn a_creation_or_deletion_that_comes_late_takes_nothing(node: &Node<'_>) {
     node.run_until_held_back("POST", "ADD", "late")
         .refused(114, "");
     // The address doesn't exist yet. The chain keeps the record of an ADD with this code.

@@ -1,8 +1,13 @@
 //! Objects of our kinds, and answers of kubectl.
 
 use std::process::Output;
+use std::sync::mpsc::channel;
 
+use harness::{ApiProxy, Fate, ProxiedRequest};
 use serde_json::{Value, json};
+
+use super::Cluster;
+use crate::pool_cluster::PoolCluster;
 
 fn object(kind: &str, name: &str, spec: &Value) -> Value {
     json!({
@@ -49,4 +54,35 @@ pub(super) fn refused(output: &Output, text: &str) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{output:?}");
     assert!(stderr.contains(text), "{text:?} isn't in {stderr}");
+}
+
+/// Runs the collector with an administrator's rights through a proxy; `change` is made when its second
+/// look begins.
+pub(super) fn collect_between_looks(cluster: &Cluster, change: impl FnOnce()) -> harness::Output {
+    let of_any: &dyn PoolCluster = cluster;
+    let proxy = ApiProxy::start(&cluster.api);
+    let (first_look, looked) = channel();
+    let (go_on, wait) = channel::<()>();
+    let mut looks = 0;
+    proxy.decide(move |request: &ProxiedRequest| {
+        if request.path.starts_with("/api/v1/nodes") {
+            looks += 1;
+            if looks == 2 {
+                first_look.send(()).unwrap();
+                wait.recv().unwrap();
+            }
+        }
+        Fate::Answered
+    });
+    let kubeconfig = proxy.kubeconfig_like(&cluster.api, &cluster.api.kubeconfig());
+    let words = ["node-forget", "--deleted", "--yes", "--between-looks=100ms"];
+    let kubeconfig = ["--kubeconfig", kubeconfig.to_str().unwrap()];
+    let running = of_any.ipamctl("n1", &[&words[..], &kubeconfig].concat());
+    let running = running.start();
+    looked.recv().unwrap();
+    change();
+    go_on.send(()).unwrap();
+    let output = running.output();
+    assert!(output.status.success(), "{output:?}");
+    output
 }

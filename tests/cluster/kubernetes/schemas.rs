@@ -35,56 +35,33 @@ fn lists_show_what_people_look_for(api: &KubernetesApi) {
 }
 
 fn invalid_pools_are_refused(api: &KubernetesApi) {
-    let in_ranges = |range: Value| json!({"ranges": [{"subnet": "10.1.0.0/24"}, range]});
-    for (definition, text) in [
-        (json!({}), "either ranges or subnet"),
-        (json!({"ranges": []}), "should have at least 1 items"),
-        (
-            json!({"subnet": "10.0.0.0/24", "ranges": [{"subnet": "10.1.0.0/24"}]}),
-            "either ranges or subnet",
-        ),
-        (json!({"subnet": "10.0.0.0"}), "a subnet in CIDR notation"),
-        (json!({"subnet": "10.0.0.1/24"}), "must not have host bits"),
-        (json!({"subnet": "10.0.0.0/31"}), "room for a gateway"),
-        (
-            in_ranges(json!({"subnet": "fd00::/127", "gateway": "fd00::1"})),
-            "room for a gateway",
-        ),
-        (
-            json!({"subnet": "10.0.0.0/24", "rangeStart": "10.0.1.1"}),
-            "rangeStart must be in the subnet",
-        ),
-        (
-            in_ranges(json!({"subnet": "fd00::/64", "rangeEnd": "fd01::1"})),
-            "rangeEnd must be in the subnet",
-        ),
-        (
-            in_ranges(json!({"subnet": "10.0.0.0/24", "gateway": "router"})),
-            "must be an IP address",
-        ),
-        (
-            json!({"ranges": [{"subnet": "10.0.0.0/24"}, {"subnet": "fd00::/64"}]}),
-            "all ranges must be of one IP version",
-        ),
-        (
-            json!({"subnet": "10.0.0.0/24", "space": "Blue"}),
-            "a space must be a DNS name in lower case",
-        ),
-        (
-            json!({"subnet": "10.0.0.0/24", "excludes": ["10.0.0.5"]}),
-            "unknown field \"spec.excludes\"",
-        ),
-        (
-            in_ranges(json!({"subnet": "10.0.0.0/24", "rangestart": "10.0.0.5"})),
-            "unknown field \"spec.ranges[1].rangestart\"",
-        ),
-        (
-            json!({"subnet": "10.0.0.0/24", "exclude": ["10.0.0.5-"]}),
-            "an address, a subnet or an interval",
-        ),
-    ] {
+    let one = json!({"subnet": "10.1.0.0/24"});
+    let in_ranges = json!([
+        ["room for a gateway", {"subnet": "fd00::/127", "gateway": "fd00::1"}],
+        ["rangeEnd must be in the subnet", {"subnet": "fd00::/64", "rangeEnd": "fd01::1"}],
+        ["must be an IP address", {"subnet": "10.0.0.0/24", "gateway": "router"}],
+        ["all ranges must be of one IP version", {"subnet": "fd00::/64"}],
+        ["unknown field \"spec.ranges[1].rangestart\"", {"subnet": "10.0.0.0/24", "rangestart": "10.0.0.5"}],
+    ]);
+    let definitions = json!([
+        ["either ranges or subnet", {}],
+        ["either ranges or subnet", {"subnet": "10.0.0.0/24", "ranges": [one]}],
+        ["should have at least 1 items", {"ranges": []}],
+        ["a subnet in CIDR notation", {"subnet": "10.0.0.0"}],
+        ["must not have host bits", {"subnet": "10.0.0.1/24"}],
+        ["room for a gateway", {"subnet": "10.0.0.0/31"}],
+        ["rangeStart must be in the subnet", {"subnet": "10.0.0.0/24", "rangeStart": "10.0.1.1"}],
+        ["a space must be a DNS name in lower case", {"subnet": "10.0.0.0/24", "space": "Blue"}],
+        ["unknown field \"spec.excludes\"", {"subnet": "10.0.0.0/24", "excludes": ["10.0.0.5"]}],
+        ["an address, a subnet or an interval", {"subnet": "10.0.0.0/24", "exclude": ["10.0.0.5-"]}],
+    ]);
+    let in_ranges = in_ranges.as_array().unwrap().iter();
+    let in_ranges = in_ranges.map(|row| (&row[0], json!({"ranges": [one, row[1]]})));
+    let definitions = definitions.as_array().unwrap().iter();
+    let definitions = definitions.map(|row| (&row[0], row[1].clone()));
+    for (text, definition) in definitions.chain(in_ranges) {
         let output = api.try_create(&api.kubeconfig(), &pool("other", &definition));
-        refused(&output, text);
+        refused(&output, text.as_str().unwrap());
     }
     let links = json!([{"subnet": "10.2.0.0/31", "gateway": "none"}, {"subnet": "10.2.0.5/32", "gateway": "none"}]);
     let links = pool("links", &json!({"ranges": links}));

@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::mpsc::channel;
 
-use harness::{ApiProxy, Fate, KUBECTL, KUBERNETES_PROGRAMS, KubernetesApi, ProxiedRequest, needs};
+use harness::{KUBECTL, KUBERNETES_PROGRAMS, KubernetesApi, needs};
 use serde_json::{Value, json};
 
 use super::Cluster;
-use super::objects::address;
+use super::objects::{address, collect_between_looks};
 use crate::pool_cluster::PoolCluster;
 
 const NODES: &str = "/api/v1/nodes";
@@ -65,36 +64,10 @@ fn of_deleted_nodes_only_what_the_first_look_saw_is_released(cluster: &Cluster) 
     assert!(shown.stdout.contains("10.0.0.3") && shown.stdout.contains("10.0.0.4"));
     assert_eq!(of_any.addresses(), before);
 
-    let proxy = ApiProxy::start(&cluster.api);
-    let (first_look, looked) = channel();
-    let (go_on, second_look) = channel::<()>();
-    let mut looks = 0;
-    proxy.decide(move |request: &ProxiedRequest| {
-        if request.path.starts_with(NODES) {
-            looks += 1;
-            match looks {
-                1 => first_look.send(()).unwrap(),
-                _ => second_look.recv().unwrap(),
-            }
-        }
-        Fate::Answered
+    let output = collect_between_looks(cluster, || {
+        put_node(cluster, "comes-back");
+        cluster.api.apply(&address("10.0.0.5", "10.0.0.5", "gone"));
     });
-    let kubeconfig = proxy.kubeconfig_like(&cluster.api, &cluster.api.kubeconfig());
-    let forget = [
-        "node-forget",
-        "--deleted",
-        "--yes",
-        "--between-looks=100ms",
-        "--kubeconfig",
-        text(&kubeconfig),
-    ];
-    let running = of_any.ipamctl("n1", &forget).start();
-    looked.recv().unwrap();
-    put_node(cluster, "comes-back");
-    cluster.api.apply(&address("10.0.0.5", "10.0.0.5", "gone"));
-    go_on.send(()).unwrap();
-    let output = running.output();
-    assert!(output.status.success(), "{output:?}");
     let ips = of_any.addresses();
     let ips: Vec<&str> = ips
         .iter()

@@ -99,14 +99,10 @@ const FAULTS: [Fault<Scene>; 8] = [
         },
     ),
     ("the API server is stopped, and goes on", |scene, _| {
-        scene.cluster.api.pause_api_server();
-        sleep(FAULT);
-        scene.cluster.api.continue_api_server();
+        scene.cluster.api.pause_api_server(FAULT);
     }),
     ("its etcd is stopped, and goes on", |scene, _| {
-        scene.cluster.api.pause_etcd();
-        sleep(FAULT);
-        scene.cluster.api.continue_etcd();
+        scene.cluster.api.pause_etcd(FAULT);
     }),
     ("its etcd is killed", |scene, _| {
         scene.cluster.api.stop_etcd();

@@ -10,18 +10,12 @@ pub enum Cut {
     All(usize),
     /// Traffic between a member and the other members. Clients still reach it.
     Peers(usize),
-    /// Traffic from the first member to the second.
-    OneWay(usize, usize),
     /// Traffic from a member to clients.
     Clients(usize),
 }
 
 impl Cluster {
     /// Starts a member that isn't running.
-    ///
-    /// # Panics
-    ///
-    /// If it is running.
     pub fn start_member(&mut self, member: usize) {
         let authority = self.authority();
         self.members[member].start(&authority);
@@ -80,7 +74,6 @@ impl Cluster {
                     drop(peer, &address(member));
                 }
             }
-            Cut::OneWay(from, to) => drop(from, &address(to)),
             Cut::Clients(member) => drop(member, CLIENT),
         }
     }

@@ -11,20 +11,12 @@ use crate::{Address, Observation};
 
 impl Cluster {
     /// Writes a pool.
-    ///
-    /// # Panics
-    ///
-    /// If it can't be written.
     pub fn write_pool(&self, pool: &str, value: &Value) {
         let key = format!("{PREFIX}/v1/pools/{pool}");
         self.etcdctl(&["put", &key, &value.to_string()]);
     }
 
     /// All keys of the prefix with their values, read at one revision.
-    ///
-    /// # Panics
-    ///
-    /// If they can't be read.
     pub fn keys(&self) -> Vec<(String, String)> {
         let below = format!("{PREFIX}/");
         let text = self.etcdctl(&["get", "--prefix", &below]);
@@ -47,10 +39,6 @@ impl Cluster {
 
     /// The reserved addresses, and the attachments by which DEL and GC find them. Attachments are
     /// named `NODE/NETWORK/CONTAINER:IFNAME`. Times are relative to `clock`.
-    ///
-    /// # Panics
-    ///
-    /// If the keys can't be read, or one is malformed.
     pub fn observe(&self, clock: Instant) -> Observation {
         let started = clock.elapsed();
         let keys = self.keys();
@@ -87,10 +75,6 @@ impl Cluster {
 }
 
 /// The address in a key's name, which has a fixed width.
-///
-/// # Panics
-///
-/// If it is none.
 pub fn ip_of_key(name: &str) -> IpAddr {
     let ip = name.rsplit('/').next().unwrap_or_default();
     if ip.contains(':') {

@@ -90,8 +90,8 @@ fn found(calls: Vec<Operation>, observations: Vec<Observation>) -> Vec<String> {
     names.collect()
 }
 
-#[test]
-fn a_correct_history_has_no_violation() {
+/// A history that a correct allocator can produce.
+fn correct() -> (Vec<Operation>, Vec<Observation>) {
     let calls = vec![
         add("a", (0, 10), 1),
         del("a", (20, 30)),
@@ -105,141 +105,108 @@ fn a_correct_history_has_no_violation() {
         // The failed DEL released it.
         add("e", (21, 90), 2),
         del("d", (40, 50)),
+        add("g", (0, 10), 3),
+        failed_add("g", (11, 12)),
+        del("g", (13, 14)),
+        add("g", (20, 30), 4),
+        // Its creation comes after the DEL.
+        failed_add("h", (0, 10)),
+        del("h", (20, 30)),
     ];
     let observations = vec![
-        keys((11, 12), &[(1, "a"), (2, "d")]),
+        keys((11, 12), &[(1, "a"), (2, "d"), (3, "g")]),
         // During DEL and ADD, either may be seen.
         keys((21, 24), &[(2, "d"), (1, "a")]),
         keys((22, 24), &[(1, "b")]),
-        after_gc(&[(1, "b"), (2, "e")]),
+        keys((31, 40), &[(1, "b"), (4, "g"), (5, "h")]),
+        after_gc(&[(1, "b"), (2, "e"), (4, "g")]),
     ];
-    assert_eq!(found(calls, observations), [""; 0]);
+    (calls, observations)
 }
 
+/// An address is reserved for somebody, and indexed.
+fn put(seen: &mut Observation, last: u8, holder: &str) {
+    let key = (address(last), holder.to_owned());
+    seen.addresses.push(key.clone());
+    seen.index.as_mut().unwrap().push(key);
+}
+
+/// A change of the calls, and of what was seen after GC.
+type Change = fn(&mut Vec<Operation>, &mut Observation);
+
 #[test]
-fn an_address_that_two_living_attachments_have_is_found() {
-    let calls = vec![
-        add("a", (0, 10), 1),
-        del("a", (20, 30)),
-        add("b", (5, 19), 1),
+fn a_correct_history_has_no_violation_and_each_wrong_one_has_its_own() {
+    let changes: [(Change, &[&str]); 11] = [
+        (|_, _| (), &[]),
+        (
+            |calls, _| calls.push(add("x", (30, 40), 1)),
+            &["twice b x", "foreign x b"],
+        ),
+        (
+            |calls, _| calls.push(add("g", (50, 60), 6)),
+            &["added twice g", "missing g"],
+        ),
+        (
+            |_, seen| {
+                seen.addresses.remove(0);
+                seen.index.as_mut().unwrap().remove(0);
+            },
+            &["missing b"],
+        ),
+        (|_, seen| put(seen, 1, "a"), &["not released a", "left a"]),
+        (|_, seen| put(seen, 5, "h"), &["left h"]),
+        // A write that is sent again may come late.
+        (
+            |_, seen| {
+                put(seen, 1, "a");
+                seen.sent_once = false;
+            },
+            &["left a"],
+        ),
+        // It is GC's.
+        (
+            |_, seen| {
+                put(seen, 5, "h");
+                seen.collected = false;
+            },
+            &[],
+        ),
+        (|_, seen| put(seen, 7, "nobody"), &["left nobody"]),
+        (
+            |_, seen| drop(seen.index.as_mut().unwrap().remove(0)),
+            &["not indexed b"],
+        ),
+        (
+            |_, seen| {
+                let stale = (address(9), "a".to_owned());
+                seen.index.as_mut().unwrap().push(stale);
+            },
+            &["only indexed a"],
+        ),
     ];
-    assert_eq!(found(calls, vec![]), ["twice a b"]);
-    let for_ever = vec![add("a", (0, 10), 1), add("b", (500, 600), 1)];
-    assert_eq!(found(for_ever, vec![]), ["twice a b"]);
+    for (change, expected) in changes {
+        let (mut calls, mut observations) = correct();
+        change(&mut calls, observations.last_mut().unwrap());
+        assert_eq!(found(calls, observations), expected);
+    }
 }
 
 #[test]
 fn an_address_that_one_attachment_has_all_the_time_is_found_with_each_other_one() {
-    let calls = vec![
+    let mut calls = vec![
         add("a", (0, 10), 1),
         add("b", (20, 30), 1),
         del("b", (40, 50)),
         add("c", (60, 70), 1),
     ];
-    assert_eq!(found(calls, vec![]), ["twice a b", "twice a c"]);
-}
-
-#[test]
-fn the_same_address_of_two_pools_is_no_violation() {
-    let mut other = add("b", (0, 10), 1);
+    assert_eq!(found(calls.clone(), vec![]), ["twice a b", "twice a c"]);
+    // The same address of another pool.
     let red = Address {
         pool: "red".to_owned(),
         ..address(1)
     };
-    other.command = Command::Add(Outcome::Succeeded(vec![red]));
-    assert_eq!(found(vec![add("a", (0, 10), 1), other], vec![]), [""; 0]);
-}
-
-#[test]
-fn a_second_add_that_succeeds_is_found() {
-    let calls = vec![add("a", (0, 10), 1), add("a", (20, 30), 2)];
-    assert_eq!(found(calls, vec![]), ["added twice a"]);
-    let restarted = vec![
-        add("a", (0, 10), 1),
-        failed_add("a", (11, 12)),
-        del("a", (13, 14)),
-        add("a", (20, 30), 2),
-    ];
-    assert_eq!(found(restarted, vec![]), [""; 0]);
-}
-
-#[test]
-fn a_living_attachment_whose_address_is_free_is_found() {
-    let calls = || vec![add("a", (0, 10), 1)];
-    assert_eq!(found(calls(), vec![keys((20, 30), &[])]), ["missing a"]);
-    assert_eq!(found(calls(), vec![after_gc(&[])]), ["missing a"]);
-    let of_another = vec![keys((20, 30), &[(1, "b")])];
-    assert_eq!(found(calls(), of_another), ["foreign a b"]);
-    // Before the ADD, and after the DEL.
-    let mut early = calls();
-    early.push(del("a", (40, 50)));
-    let around = vec![keys((5, 20), &[]), keys((35, 45), &[])];
-    assert_eq!(found(early, around), [""; 0]);
-}
-
-#[test]
-fn an_address_that_a_del_has_not_released_is_found() {
-    let released = vec![add("a", (0, 10), 1), del("a", (20, 30))];
-    let with = |call: Operation| [&released[..], &[call]].concat();
-    let mut seen = keys((31, 40), &[(1, "a")]);
-    for calls in [
-        released.clone(),
-        // This ADD is later than what was seen.
-        with(failed_add("a", (41, 50))),
-    ] {
-        assert_eq!(found(calls, vec![seen.clone()]), ["not released a"]);
-    }
-    for open in [
-        vec![add("a", (0, 10), 1), failed_del("a", (20, 30))],
-        // The DEL may have ended after it was seen.
-        vec![add("a", (0, 10), 1), del("a", (20, 31))],
-        // A creation may come late.
-        vec![failed_add("a", (0, 10)), del("a", (20, 30))],
-        with(add("a", (31, 32), 1)),
-        with(failed_add("a", (35, 50))),
-    ] {
-        assert_eq!(found(open, vec![seen.clone()]), [""; 0]);
-    }
-    // A write that is sent again may come late, too.
-    seen.sent_once = false;
-    assert_eq!(found(released, vec![seen]), [""; 0]);
-}
-
-#[test]
-fn what_gc_leaves_behind_is_found() {
-    for gone in [
-        vec![failed_add("a", (0, 10))],
-        vec![failed_add("a", (0, 10)), del("a", (20, 30))],
-        vec![add("a", (0, 10), 1), del("a", (20, 30))],
-        vec![add("a", (0, 10), 1), failed_del("a", (20, 30))],
-        // It has another address.
-        vec![add("a", (0, 10), 2)],
-        vec![],
-    ] {
-        let mut seen = after_gc(&[(1, "a"), (2, "a")]);
-        seen.sent_once = false;
-        let has_another = found(gone.clone(), vec![after_gc(&[(2, "a")])]).is_empty();
-        if !has_another {
-            seen.addresses.pop();
-            seen.index.as_mut().unwrap().pop();
-        }
-        assert_eq!(found(gone.clone(), vec![seen.clone()]), ["left a"]);
-        seen.collected = false;
-        assert_eq!(found(gone, vec![seen]), [""; 0], "before GC");
-    }
-}
-
-#[test]
-fn an_address_that_del_and_gc_do_not_find_is_found() {
-    let mut seen = keys((20, 30), &[(1, "a"), (2, "b")]);
-    let calls = || vec![add("a", (0, 10), 1), add("b", (0, 10), 2)];
-    seen.index = Some(vec![(address(1), "a".to_owned())]);
-    assert_eq!(found(calls(), vec![seen.clone()]), ["not indexed b"]);
-    let (known, stale) = ((address(1), "a".to_owned()), (address(3), "a".to_owned()));
-    seen.index = Some(vec![known, (address(2), "b".to_owned()), stale]);
-    assert_eq!(found(calls(), vec![seen.clone()]), ["only indexed a"]);
-    seen.index = None;
-    assert_eq!(found(calls(), vec![seen]), [""; 0]);
+    calls[0].command = Command::Add(Outcome::Succeeded(vec![red]));
+    assert_eq!(found(calls, vec![]), [""; 0]);
 }
 
 #[test]
@@ -254,15 +221,9 @@ fn a_history_that_cannot_be_judged_is_refused() {
 
 #[test]
 fn the_living_are_those_that_were_added_and_not_deleted() {
-    let calls = vec![
-        add("a", (0, 10), 1),
-        add("b", (0, 10), 2),
-        failed_del("b", (20, 30)),
-        failed_add("c", (0, 10)),
-    ];
-    let history = History::new(calls, vec![]).unwrap();
-    assert_eq!(history.living(), ["a"]);
-    assert_eq!(history.adds(), (2, 3));
+    let history = History::new(correct().0, vec![]).unwrap();
+    assert_eq!(history.living(), ["b", "e", "g"]);
+    assert_eq!(history.adds(), (6, 9));
 }
 
 /// An attachment's ADD and DEL of one address: start and end of each.
@@ -319,41 +280,5 @@ proptest! {
     ) {
         let found = found(calls_of(&lives), vec![]);
         prop_assert_eq!(found.is_empty(), in_some_order(0, &lives), "{:?}", found);
-    }
-
-    /// A correct allocator acts at times within the calls; observations may be at any time.
-    #[test]
-    fn a_right_allocator_is_not_accused(
-        steps in proptest::collection::vec((0..4u8, 0..5u64, 0..5u64, any::<bool>()), 1..60)
-    ) {
-        let (mut now, mut held) = (100, BTreeMap::<u8, String>::new());
-        let (mut calls, mut observations) = (Vec::new(), Vec::new());
-        let mut ended = BTreeMap::new();
-        for (i, (last, before, after, looks)) in steps.into_iter().enumerate() {
-            now += 1;
-            match held.remove(&last) {
-                None => {
-                    let name = format!("c{i}");
-                    calls.push(add(&name, (now - before, now + after), last));
-                    ended.insert(name.clone(), now + after);
-                    held.insert(last, name);
-                }
-                Some(holder) => {
-                    // DEL isn't called before the end of the ADD.
-                    now = now.max(ended[&holder] + 1);
-                    let started = (now - before).max(ended[&holder]);
-                    calls.push(del(&holder, (started, now + after)));
-                }
-            }
-            if looks {
-                let seen: Vec<_> = held.iter().map(|(last, address)| (*last, address.as_str())).collect();
-                observations.push(keys((now - before, now + after), &seen));
-            }
-        }
-        let seen: Vec<_> = held.iter().map(|(last, address)| (*last, address.as_str())).collect();
-        observations.push(after_gc(&seen));
-        observations.last_mut().unwrap().started = at(now + 10);
-        observations.last_mut().unwrap().ended = at(now + 10);
-        prop_assert_eq!(found(calls, observations), [""; 0]);
     }
 }

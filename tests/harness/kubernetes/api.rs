@@ -59,23 +59,11 @@ impl KubernetesApi {
     /// # Errors
     ///
     /// Namespaces can't be made.
-    ///
-    /// # Panics
-    ///
-    /// If the API server doesn't become ready.
     pub fn start() -> Result<Self, String> {
         Self::start_with(&[])
     }
 
     /// As [`Self::start`], with further arguments of `kube-apiserver`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::start`].
-    ///
-    /// # Panics
-    ///
-    /// As [`Self::start`].
     pub fn start_with(arguments: &[&str]) -> Result<Self, String> {
         let root = tempfile::Builder::new()
             .prefix("ipam-delegated-api-")
@@ -125,10 +113,6 @@ impl KubernetesApi {
 
     /// Moves the calling thread into the network namespace of the API server, with all processes
     /// and threads that it starts later.
-    ///
-    /// # Panics
-    ///
-    /// If the kernel refuses.
     pub fn enter(&self) {
         self.namespace().enter();
     }
@@ -144,10 +128,6 @@ impl KubernetesApi {
     }
 
     /// Runs kubectl as the administrator; returns its stdout.
-    ///
-    /// # Panics
-    ///
-    /// If it fails.
     #[track_caller]
     pub fn kubectl(&self, words: &[&str]) -> String {
         let output = self.try_kubectl(words);
@@ -169,10 +149,6 @@ impl KubernetesApi {
     }
 
     /// The objects of a resource, as `kubectl get` with these further words shows them.
-    ///
-    /// # Panics
-    ///
-    /// If it fails.
     #[track_caller]
     pub fn get(&self, resource: &str, words: &[&str]) -> Vec<Value> {
         let words = [&["get", resource, "-o", "json"], words].concat();
@@ -209,10 +185,6 @@ impl KubernetesApi {
     }
 
     /// Applies objects as the administrator.
-    ///
-    /// # Panics
-    ///
-    /// If one is refused.
     #[track_caller]
     pub fn apply(&self, objects: &Value) {
         let output = self.try_apply(&self.kubeconfig(), objects);
@@ -220,10 +192,6 @@ impl KubernetesApi {
     }
 
     /// Applies a kustomization of the repository.
-    ///
-    /// # Panics
-    ///
-    /// If an object is refused.
     #[track_caller]
     pub fn apply_folder(&self, folder: &str) {
         let folder = repository().join(folder);
@@ -232,10 +200,6 @@ impl KubernetesApi {
 
     /// Applies `docs/kubernetes-cluster-pool`, and waits until the API server has the kinds and
     /// enforces the policy.
-    ///
-    /// # Panics
-    ///
-    /// If that fails.
     pub fn install(&self) {
         self.apply_folder("docs/kubernetes-cluster-pool");
         self.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
@@ -275,10 +239,6 @@ impl KubernetesApi {
     }
 
     /// Waits until `holds` is true.
-    ///
-    /// # Panics
-    ///
-    /// If it stays false.
     #[track_caller]
     pub fn wait_for(&self, what: &str, holds: impl Fn() -> bool) {
         wait_or_say(holds, || what);

@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use super::daemon::Daemon;
 use crate::Node;
@@ -146,11 +148,18 @@ impl ControlPlane {
     }
 
     /// Sends a daemon a signal, by its name.
-    pub(super) fn signal(&self, program: &str, signal: &str) {
+    fn signal(&self, program: &str, signal: &str) {
         let daemons = self.daemons.iter();
         for daemon in daemons.filter(|daemon| daemon.program() == program) {
             daemon.signal(&self.node, signal);
         }
+    }
+
+    /// Stops a daemon for this time, with SIGSTOP.
+    pub(super) fn pause(&self, program: &str, time: Duration) {
+        self.signal(program, "STOP");
+        thread::sleep(time);
+        self.signal(program, "CONT");
     }
 
     /// Saves the state of etcd in a folder. Its files are copied while it is paused: they are those

@@ -14,7 +14,7 @@ use crate::{Cgroup, Node};
 
 /// Mounts the control groups again, so that the node's are at the top. In version 2, only control
 /// groups without processes can have children.
-pub(super) const CGROUP_MOUNTS: &str = r#"
+const CGROUP_MOUNTS: &str = r#"
 while read -r _ _ _ _ folder _ more; do
     options=${more##* }
     umount "$folder"
@@ -63,38 +63,12 @@ impl KubernetesNode {
             boots: 0,
             cgroup: Cgroup::named(&format!("{cluster}-{number}")),
         };
-        machine.make_disk();
+        let plugins = ["bridge", "host-local", "loopback", "macvlan", "portmap"];
+        make_disk(&machine.disk, runtime, &plugins);
+        let kubelet = kubelet_configuration(runtime);
+        fs::write(machine.disk.join("etc/kubelet.yaml"), kubelet).unwrap();
         machine.boot(control_plane)?;
         Ok(machine)
-    }
-
-    /// Creates the folders of a new machine.
-    fn make_disk(&self) {
-        for folder in [
-            "etc",
-            "opt/cni/bin",
-            "var/lib/cni",
-            "var/lib/kubelet",
-            "var/log/pods",
-            "logs",
-        ] {
-            fs::create_dir_all(self.disk.join(folder)).unwrap();
-        }
-        let here = Node::try_new().unwrap();
-        here.sh(&format!(
-            "cp -a /etc/. {disk}/etc
-             rm -rf {disk}/etc/cni {disk}/etc/crio {disk}/etc/containers/storage.conf
-             mkdir -p {disk}/etc/cni/net.d",
-            disk = self.disk.display()
-        ));
-        let plugins = self.disk.join("opt/cni/bin");
-        for plugin in ["bridge", "host-local", "loopback", "macvlan", "portmap"] {
-            let source = self.runtime.network_plugins().join(plugin);
-            fs::copy(source, plugins.join(plugin)).unwrap();
-        }
-        self.runtime.configure(&self.disk);
-        let kubelet = kubelet_configuration(self.runtime);
-        fs::write(self.disk.join("etc/kubelet.yaml"), kubelet).unwrap();
     }
 
     /// Creates the namespaces.
@@ -108,21 +82,13 @@ impl KubernetesNode {
             later => format!("{later:08}{}", &machine[8..]),
         };
         fs::write(self.disk.join("boot_id"), boot_id).unwrap();
-        let script = format!(
-            "set -e
-mount -t tmpfs none /run
-mkdir -p /run/netns /run/lock
-for folder in etc opt var/lib var/log; do mount --bind {disk}/$folder /$folder; done
-mount --bind {disk}/boot_id /proc/sys/kernel/random/boot_id
-{CGROUP_MOUNTS}
-ip link set lo up
-echo 1 > /proc/sys/net/ipv4/ip_forward
-mount --make-rshared /
-echo ready
-read -r _ || true",
-            disk = self.disk.display()
+        let disk = &self.disk;
+        let more = format!(
+            "mount --bind {}/boot_id /proc/sys/kernel/random/boot_id
+echo 1 > /proc/sys/net/ipv4/ip_forward",
+            disk.display()
         );
-        let node = Node::holding(&["pid", "uts", "cgroup"], Some(&self.cgroup), &script)?;
+        let node = boot(disk, &self.cgroup, &more)?;
         control_plane.join(self.name(), self.number, &node);
         self.node = Some(node);
         Ok(())
@@ -149,10 +115,6 @@ read -r _ || true",
     }
 
     /// The path of a node's folder, such as `/etc/cni/net.d`, in the test's mount namespace.
-    ///
-    /// # Panics
-    ///
-    /// If the folder isn't on the node's disk.
     pub fn path(&self, path: &str) -> PathBuf {
         let on_disk = ["/etc/", "/opt/", "/var/lib/", "/var/log/"];
         assert!(
@@ -168,10 +130,6 @@ read -r _ || true",
     }
 
     /// Runs a shell script on the node; returns its stdout.
-    ///
-    /// # Panics
-    ///
-    /// If it fails.
     #[track_caller]
     pub fn sh(&self, script: &str) -> String {
         let output = self.try_sh(script);
@@ -194,10 +152,6 @@ read -r _ || true",
     }
 
     /// Starts the container runtime, and waits until it answers.
-    ///
-    /// # Panics
-    ///
-    /// If it doesn't answer.
     pub fn start_runtime(&mut self) {
         self.start("runtime", &self.runtime.command_line());
         let answers = format!("test -S {}", self.runtime.socket());
@@ -228,21 +182,8 @@ read -r _ || true",
 
     fn start(&mut self, name: &str, command_line: &str) {
         let log = self.disk.join("logs").join(name);
-        let log = File::options().append(true).create(true).open(log).unwrap();
-        let script = format!(
-            "for top in {{/sys/fs/cgroup,/sys/fs/cgroup/*}}{{,/init}}; do
-    if [ -e $top/cgroup.procs ]; then echo $$ > $top/cgroup.procs || true; fi
-done
-echo $$ > /run/{name}.pid; exec {command_line}"
-        );
-        let mut command = self.node().command("bash");
-        command
-            .args(["-c", &script])
-            .env("PATH", self.runtime.path())
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log);
-        self.daemons.push(command.spawn().unwrap());
+        let daemon = start_daemon(self.node(), self.runtime, name, command_line, &log);
+        self.daemons.push(daemon);
     }
 
     /// A crictl command for the node's shell.
@@ -256,10 +197,6 @@ echo $$ > /run/{name}.pid; exec {command_line}"
     }
 
     /// The IDs of its ready pod sandboxes, sorted.
-    ///
-    /// # Panics
-    ///
-    /// If the runtime doesn't answer.
     #[track_caller]
     pub fn sandboxes(&self) -> Vec<String> {
         let listed = self.sh(&self.crictl("pods --quiet --no-trunc --state=ready"));
@@ -297,6 +234,75 @@ echo $$ > /run/{name}.pid; exec {command_line}"
         }
         tails
     }
+}
+
+/// Creates the folders of a new machine, with these reference plugins.
+pub(super) fn make_disk(disk: &Path, runtime: ContainerRuntime, plugins: &[&str]) {
+    for folder in [
+        "etc",
+        "opt/cni/bin",
+        "var/lib/cni",
+        "var/lib/kubelet",
+        "var/log/pods",
+        "logs",
+    ] {
+        fs::create_dir_all(disk.join(folder)).unwrap();
+    }
+    let here = Node::try_new().unwrap();
+    here.sh(&format!(
+        "cp -a /etc/. {disk}/etc
+         rm -rf {disk}/etc/cni {disk}/etc/crio {disk}/etc/containers/storage.conf
+         mkdir -p {disk}/etc/cni/net.d",
+        disk = disk.display()
+    ));
+    for plugin in plugins {
+        let source = runtime.network_plugins().join(plugin);
+        fs::copy(source, disk.join("opt/cni/bin").join(plugin)).unwrap();
+    }
+    runtime.configure(disk);
+}
+
+/// Creates the namespaces of a machine with this disk, and runs more of a script in them.
+pub(super) fn boot(disk: &Path, cgroup: &Cgroup, more: &str) -> Result<Node, String> {
+    let script = format!(
+        "set -e
+mount -t tmpfs none /run
+mkdir -p /run/netns /run/lock
+for folder in etc opt var/lib var/log; do mount --bind {disk}/$folder /$folder; done
+{CGROUP_MOUNTS}
+ip link set lo up
+{more}
+mount --make-rshared /
+echo ready
+read -r _ || true",
+        disk = disk.display()
+    );
+    Node::holding(&["pid", "uts", "cgroup"], Some(cgroup), &script)
+}
+
+/// Starts a daemon in a control group without processes of the node itself.
+pub(super) fn start_daemon(
+    node: &Node,
+    runtime: ContainerRuntime,
+    name: &str,
+    command_line: &str,
+    log: &Path,
+) -> Child {
+    let log = File::options().append(true).create(true).open(log).unwrap();
+    let script = format!(
+        "for top in {{/sys/fs/cgroup,/sys/fs/cgroup/*}}{{,/init}}; do
+    if [ -e $top/cgroup.procs ]; then echo $$ > $top/cgroup.procs || true; fi
+done
+echo $$ > /run/{name}.pid; exec {command_line}"
+    );
+    let mut command = node.command("bash");
+    command
+        .args(["-c", &script])
+        .env("PATH", runtime.path())
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log);
+    command.spawn().unwrap()
 }
 
 /// The kubelet's configuration.

@@ -1,23 +1,19 @@
 //! A container runtime without Kubernetes: `crictl` makes pod sandboxes, and removes them.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::{Child, Output};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::machine::CGROUP_MOUNTS;
+use super::machine::{boot, make_disk, start_daemon};
 use super::pod_image;
 use super::runtime::ContainerRuntime;
 use crate::kubernetes_programs;
 use crate::runtimes::conflist;
+use crate::waiting::wait_or_say;
 use crate::{Cgroup, Node, PLUGINS, Sandbox, skip};
-
-/// Longest wait for an expected event.
-const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A runtime on a test node, with the network `testnet`. All of its processes end with the node.
 pub struct PodSandboxes {
@@ -42,23 +38,12 @@ impl PodSandboxes {
         let disk = TempDir::new().unwrap();
         let image = pod_image::make(disk.path());
         let image = image.map_err(crate::skip_for).ok()?;
-        make_disk(disk.path(), runtime, &sandbox, rules, delegates);
+        make_disk_with_network(disk.path(), runtime, &sandbox, rules, delegates);
         let cgroup = Cgroup::named(sandbox.root().file_name()?.to_str()?);
-        let script = format!(
-            "set -e
-mount -t tmpfs none /run
-mkdir -p /run/netns /run/lock
-for folder in etc opt var/lib var/log; do mount --bind {disk}/$folder /$folder; done
-{CGROUP_MOUNTS}
-ip link set lo up
-mount --make-rshared /
-echo ready
-read -r _ || true",
-            disk = disk.path().display()
-        );
-        let node = Node::holding(&["pid", "uts", "cgroup"], Some(&cgroup), &script);
+        let node = boot(disk.path(), &cgroup, "");
         let node = node.map_err(|reason| skip(&reason)).ok()?;
-        let daemon = start(&node, runtime, &sandbox);
+        let log = sandbox.root().join("runtime.log");
+        let daemon = start_daemon(&node, runtime, "runtime", &runtime.command_line(), &log);
         let pods = Self {
             node,
             runtime,
@@ -73,16 +58,14 @@ read -r _ || true",
     }
 
     fn wait_for_runtime(&self) {
-        let started = Instant::now();
-        while !self.sh(&self.crictl("version")).status.success() {
-            let log = fs::read_to_string(self.log()).unwrap_or_default();
-            assert!(started.elapsed() < PATIENCE, "{log}");
-            sleep(Duration::from_millis(100));
-        }
+        let answers = || self.sh(&self.crictl("version")).status.success();
+        wait_or_say(answers, || {
+            fs::read_to_string(self.log()).unwrap_or_default()
+        });
     }
 
     fn log(&self) -> PathBuf {
-        log_of(&self.sandbox)
+        self.sandbox.root().join("runtime.log")
     }
 
     /// Starts a pod sandbox; returns its ID.
@@ -142,57 +125,19 @@ impl Drop for PodSandboxes {
     }
 }
 
-fn log_of(sandbox: &Sandbox) -> PathBuf {
-    sandbox.root().join("runtime.log")
-}
-
-fn start(node: &Node, runtime: ContainerRuntime, sandbox: &Sandbox) -> Child {
-    let log = File::create(log_of(sandbox)).unwrap();
-    // In a control group without processes of the node itself.
-    let script = format!(
-        "for top in {{/sys/fs/cgroup,/sys/fs/cgroup/*}}{{,/init}}; do
-    if [ -e $top/cgroup.procs ]; then echo $$ > $top/cgroup.procs || true; fi
-done
-exec {}",
-        runtime.command_line()
-    );
-    let mut command = node.command("bash");
-    command
-        .args(["-c", &script])
-        .env("PATH", runtime.path())
-        .stdin(Stdio::null())
-        .stdout(log.try_clone().unwrap())
-        .stderr(log);
-    command.spawn().unwrap()
-}
-
 /// Creates the folders of the node: configuration, plugins, conflist.
-fn make_disk(
+fn make_disk_with_network(
     disk: &Path,
     runtime: ContainerRuntime,
     sandbox: &Sandbox,
     rules: &Value,
     delegates: &[&str],
 ) {
-    for folder in ["etc", "opt/cni/bin", "var/lib", "var/log/pods"] {
-        fs::create_dir_all(disk.join(folder)).unwrap();
-    }
-    let here = Node::try_new().unwrap();
-    here.sh(&format!(
-        "cp -a /etc/. {disk}/etc
-         rm -rf {disk}/etc/cni {disk}/etc/crio {disk}/etc/containers/storage.conf
-         mkdir -p {disk}/etc/cni/net.d",
-        disk = disk.display()
-    ));
+    make_disk(disk, runtime, &["bridge", "loopback"]);
     let plugins = disk.join("opt/cni/bin");
-    for plugin in ["bridge", "loopback"] {
-        let source = runtime.network_plugins().join(plugin);
-        fs::copy(source, plugins.join(plugin)).unwrap();
-    }
     for name in PLUGINS.iter().chain(delegates) {
         fs::copy(sandbox.plugins().join(name), plugins.join(name)).unwrap();
     }
-    runtime.configure(disk);
     let mut conflist = conflist(sandbox, rules);
     conflist["plugins"][0]["ipam"]["delegates"] = json!(delegates);
     let file = disk.join("etc/cni/net.d/10-testnet.conflist");

@@ -23,10 +23,6 @@ pub struct Pod {
 
 impl KubernetesCluster {
     /// All pods, sorted by namespace and name.
-    ///
-    /// # Panics
-    ///
-    /// If the API server doesn't answer.
     #[track_caller]
     pub fn pods(&self) -> Vec<Pod> {
         let pods = self.objects("/api/v1/pods");

@@ -79,10 +79,6 @@ impl ControlPlane {
 
     /// Sends a request as the administrator. Like kubectl, sends it again if the API server asks for
     /// that, as it does after a start.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::request_as`].
     pub(super) fn request(&self, method: &str, path: &str, body: &Value) -> io::Result<Answer> {
         let mut answer = self.request_as(ADMINISTRATOR, method, path, body);
         wait_within(PATIENCE, || {

@@ -1,5 +1,7 @@
 //! Starts and ends faults of the API server and of its etcd.
 
+use std::time::Duration;
+
 use super::KubernetesApi;
 
 const API_SERVER: &str = "kube-apiserver";
@@ -15,23 +17,14 @@ impl KubernetesApi {
     }
 
     /// Starts the API server again, and waits until it is ready.
-    ///
-    /// # Panics
-    ///
-    /// If it doesn't become ready.
     pub fn start_api_server(&mut self) {
         self.control_plane.start_api_server();
         self.control_plane.wait_until_ready();
     }
 
-    /// Stops the API server with SIGSTOP: it accepts connections and doesn't answer.
-    pub fn pause_api_server(&self) {
-        self.control_plane.signal(API_SERVER, "STOP");
-    }
-
-    /// Continues the API server.
-    pub fn continue_api_server(&self) {
-        self.control_plane.signal(API_SERVER, "CONT");
+    /// Stops the API server for this time with SIGSTOP: it accepts connections and doesn't answer.
+    pub fn pause_api_server(&self, time: Duration) {
+        self.control_plane.pause(API_SERVER, time);
     }
 
     /// Kills etcd: the API server runs, and its connections to etcd are closed.
@@ -40,23 +33,14 @@ impl KubernetesApi {
     }
 
     /// Starts etcd again, with its data, and waits until the API server is ready.
-    ///
-    /// # Panics
-    ///
-    /// If it doesn't become ready.
     pub fn start_etcd(&mut self) {
         self.control_plane.start_etcd();
         self.control_plane.wait_until_ready();
     }
 
-    /// Stops etcd with SIGSTOP: the API server runs, and can't read or write.
-    pub fn pause_etcd(&self) {
-        self.control_plane.signal(ETCD, "STOP");
-    }
-
-    /// Continues etcd.
-    pub fn continue_etcd(&self) {
-        self.control_plane.signal(ETCD, "CONT");
+    /// Stops etcd for this time with SIGSTOP: the API server runs, and can't read or write.
+    pub fn pause_etcd(&self, time: Duration) {
+        self.control_plane.pause(ETCD, time);
     }
 
     /// Saves the state of etcd, for [`Self::restore`].

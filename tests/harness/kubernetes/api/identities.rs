@@ -19,28 +19,16 @@ impl KubernetesApi {
 
     /// The kubeconfig of a node, like the installer's: its token is bound to a pod of the
     /// DaemonSet on this node.
-    ///
-    /// # Panics
-    ///
-    /// If it can't be made.
     pub fn kubeconfig_of_node(&self, node: &str) -> PathBuf {
         self.kubeconfig_with_token(&format!("node-{node}"), &self.token_of_node(node))
     }
 
     /// A token of the nodes' service account that is bound to a pod on this node.
-    ///
-    /// # Panics
-    ///
-    /// If it can't be made.
     pub fn token_of_node(&self, node: &str) -> String {
         self.token_in_pod(NODES_ACCOUNT, node)
     }
 
     /// A token of a service account of `kube-system`, bound to a new pod on this node.
-    ///
-    /// # Panics
-    ///
-    /// If it can't be made.
     pub fn token_in_pod(&self, account: &str, node: &str) -> String {
         let name = format!("{account}-{node}");
         let pods = "/api/v1/namespaces/kube-system/pods";
@@ -63,10 +51,6 @@ impl KubernetesApi {
 
     /// The kubeconfig of a service account in an existing namespace. Its token is not bound to a
     /// pod.
-    ///
-    /// # Panics
-    ///
-    /// If it can't be made.
     pub fn kubeconfig_of_account(&self, namespace: &str, account: &str) -> PathBuf {
         let token = self.token(namespace, account, None);
         self.kubeconfig_with_token(&format!("{namespace}-{account}"), &token)
@@ -90,10 +74,6 @@ impl KubernetesApi {
 
     /// Writes a kubeconfig with the same user for another URL, such as a proxy's; returns its
     /// path.
-    ///
-    /// # Panics
-    ///
-    /// If the kubeconfig isn't from this file's functions.
     pub fn kubeconfig_for_server(&self, kubeconfig: &Path, name: &str, url: &str) -> PathBuf {
         let text = fs::read_to_string(kubeconfig).unwrap();
         let mut config: Value = serde_json::from_str(&text).unwrap();

@@ -16,10 +16,6 @@ impl KubernetesApi {
     }
 
     /// Sends a request as the administrator, from any network namespace.
-    ///
-    /// # Panics
-    ///
-    /// If the API server can't be reached.
     #[track_caller]
     pub fn request(&self, method: &str, path: &str, body: &Value) -> Answer {
         let answer = self.control_plane.request(method, path, body);
@@ -27,10 +23,6 @@ impl KubernetesApi {
     }
 
     /// As [`Self::request`]; returns the body of a successful answer.
-    ///
-    /// # Panics
-    ///
-    /// If the request is refused.
     #[track_caller]
     pub fn succeed(&self, method: &str, path: &str, body: &Value) -> Value {
         let answer = self.request(method, path, body);
@@ -39,10 +31,6 @@ impl KubernetesApi {
     }
 
     /// The objects of a resource of our API group.
-    ///
-    /// # Panics
-    ///
-    /// If they can't be listed.
     #[track_caller]
     pub fn objects(&self, resource: &str) -> Vec<Value> {
         let mut list = self.succeed("GET", &Self::path(resource, ""), &Value::Null);
@@ -53,10 +41,6 @@ impl KubernetesApi {
     }
 
     /// Creates an object of our API group, or merges its spec into the existing one.
-    ///
-    /// # Panics
-    ///
-    /// If the API server refuses it.
     #[track_caller]
     pub fn put(&self, resource: &str, object: &Value) {
         let created = self.request("POST", &Self::path(resource, ""), object);
@@ -69,10 +53,6 @@ impl KubernetesApi {
     }
 
     /// A token of a service account, bound to a pod if there is one.
-    ///
-    /// # Panics
-    ///
-    /// If the API server refuses it.
     pub(super) fn token(&self, namespace: &str, account: &str, pod: Option<&Value>) -> String {
         let mut request = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {},

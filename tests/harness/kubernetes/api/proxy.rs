@@ -11,8 +11,6 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ServerConfig, ServerConnection, StreamOwned};
 
 use super::KubernetesApi;
@@ -46,9 +44,6 @@ pub enum Fate {
     RequestLost,
     /// The request is forwarded after this time, and answered.
     Late(Duration),
-    /// The request is forwarded twice, as by a load balancer that lost the first answer. The client
-    /// gets the second answer.
-    Repeated,
     /// The connection is closed. [`ApiProxy::deliver`] forwards the request later.
     HeldBack,
     /// The request is not forwarded. The answer is the last one to the same method and path.
@@ -91,10 +86,6 @@ impl fmt::Debug for ApiProxy {
 
 impl ApiProxy {
     /// Starts a proxy that forwards all requests.
-    ///
-    /// # Panics
-    ///
-    /// If it can't listen.
     pub fn start(api: &KubernetesApi) -> Self {
         let shared = Arc::new(Shared {
             rule: Mutex::new(Box::new(|_| Fate::Answered)),
@@ -102,7 +93,7 @@ impl ApiProxy {
             held_back: Mutex::default(),
             answers: Mutex::default(),
             held: Mutex::default(),
-            server: server_config(api),
+            server: api.certificate.server_config(),
             client: client_config(&api.ca()).unwrap(),
         });
         let (sender, receiver) = channel();
@@ -144,10 +135,6 @@ impl ApiProxy {
 
     /// Forwards the requests with [`Fate::HeldBack`]; returns their answers. The calling thread
     /// must be in the API server's network namespace.
-    ///
-    /// # Panics
-    ///
-    /// If the API server can't be reached.
     pub fn deliver(&self) -> Vec<String> {
         let held_back = std::mem::take(&mut *self.shared.held_back.lock().unwrap());
         let answers = held_back
@@ -172,10 +159,6 @@ impl Shared {
                 let answer = self.hand_on(&request)?;
                 self.answers.lock().unwrap().insert(kind, answer.clone());
                 answer
-            }
-            Fate::Repeated => {
-                self.hand_on(&request)?;
-                self.hand_on(&request)?
             }
             Fate::Old => {
                 let old = self.answers.lock().unwrap().get(&kind).cloned();
@@ -263,17 +246,4 @@ fn refusal(status: u16, head: &[String], body: &str) -> Vec<u8> {
          Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
     )
     .into_bytes()
-}
-
-fn server_config(api: &KubernetesApi) -> Arc<ServerConfig> {
-    let files = &api.certificate;
-    let certificate = CertificateDer::from_pem_file(&files.cert).unwrap();
-    let key = PrivateKeyDer::from_pem_file(&files.key).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key);
-    Arc::new(config.unwrap())
 }
