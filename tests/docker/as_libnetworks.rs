@@ -70,6 +70,9 @@ fn identical_requests_have_identical_ids_as_in_add_release_pool_id() {
     release_pool(&daemon, &of_part);
     release_pool(&daemon, &first);
     assert_eq!(whole(), first);
+    assert_eq!(daemon.pool("10.0.0.9/8", &json!({})), first);
+    let six = || sub_pool(&daemon, "fd00:4::/64", "");
+    assert_eq!(six(), six());
     // Other options are another pool of the same subnet.
     assert_ne!(daemon.pool("10.0.0.0/8", &json!({"team": "shop"})), first);
     assert_empty(&sandbox);

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
-use std::os::unix::net::UnixStream;
 
-use harness::{DockerDaemon, FakeDocker, Sandbox, read_docker_answer, repository};
+use harness::{DockerDaemon, FakeDocker, Sandbox, repository};
 use serde_json::{Value, json};
 
 use harness::waiting::wait_for;
@@ -90,72 +88,6 @@ fn the_calls_of_a_real_dockerd_get_the_answers_that_it_worked_with() {
     ];
     assert_eq!(paths, expected.map(str::to_owned).into());
     assert_swept(&sandbox, daemon);
-}
-
-#[test]
-fn what_is_no_call_gets_an_http_error_and_what_cannot_be_done_gets_err() {
-    let sandbox = Sandbox::default();
-    let daemon = start(&sandbox);
-    let status = |path: &str, body: &str| daemon.try_call(path, body).unwrap().status;
-    for path in [
-        "/",
-        "/IpamDriver.Unknown",
-        "/NetworkDriver.AllocateNetwork",
-        "/Plugin.activate",
-    ] {
-        assert_eq!(status(path, "{}"), 404, "{path}");
-    }
-    for body in [
-        "",
-        "{",
-        "[]",
-        "null",
-        "{\"AddressSpace\": 7}",
-        "{\"Options\": [1]}",
-    ] {
-        assert_eq!(status("/IpamDriver.RequestPool", body), 400, "{body}");
-    }
-    assert_eq!(status("/IpamDriver.ReleasePool", "{}"), 400);
-    assert_eq!(
-        status("/IpamDriver.RequestAddress", r#"{"Address":"10.0.0.1"}"#),
-        400
-    );
-    assert_eq!(status("/NetworkDriver.DiscoverNew", "["), 400);
-    for call in [
-        "CreateNetwork",
-        "DeleteNetwork",
-        "CreateEndpoint",
-        "DeleteEndpoint",
-        "EndpointOperInfo",
-        "Join",
-        "Leave",
-    ] {
-        assert_eq!(
-            status(&format!("/NetworkDriver.{call}"), "{}"),
-            400,
-            "{call}"
-        );
-    }
-    // Calls with GET or invalid text are refused.
-    for (request, status) in [
-        (&b"GET /Plugin.Activate HTTP/1.1\r\nHost: x\r\n\r\n"[..], 405),
-        (
-            b"POST /IpamDriver.RequestPool HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n\xff\xfe",
-            400,
-        ),
-    ] {
-        let mut stream = UnixStream::connect(sandbox.docker_socket()).unwrap();
-        stream.write_all(request).unwrap();
-        assert_eq!(read_docker_answer(&stream).unwrap().status, status);
-    }
-    // These calls need no payload.
-    assert_eq!(status("/Plugin.Activate", "{"), 200);
-    assert_eq!(status("/IpamDriver.GetCapabilities", ""), 200);
-    let message = daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": "nobody's"}));
-    assert_eq!(
-        message,
-        "PoolID: \"nobody's\" is no pool of this daemon: expected ident at line 1 column 2"
-    );
 }
 
 #[test]
@@ -324,6 +256,10 @@ fn an_address_is_any_of_the_sub_pool_or_the_requested_one_of_the_pool() {
         )
     };
     assert!(request("10.9.77.7").contains("10.9.77.7"));
+    // A pool that overlaps shares the addresses.
+    let part = daemon.pool("10.9.5.0/24", &json!({}));
+    let shared = json!({"PoolID": part, "Address": "10.9.5.8"});
+    daemon.err("/IpamDriver.RequestAddress", &shared);
     assert_eq!(
         request("10.8.0.1"),
         "Address: 10.8.0.1 is not in the pool 10.9.0.0/16"
@@ -356,20 +292,6 @@ fn an_address_is_released_by_both_paths_and_twice() {
         refused,
         "Address is missing: it names what is to be released"
     );
-}
-
-#[test]
-fn a_requested_address_leaves_the_next_one_where_it_is() {
-    let sandbox = Sandbox::default();
-    let daemon = start(&sandbox);
-    let pool = daemon.pool("10.9.0.0/24", &json!({}));
-    request_gateway(&daemon, &pool, "");
-    assert_eq!(daemon.address(&pool, "10.9.0.10"), "10.9.0.10");
-    assert_eq!(daemon.address(&pool, ""), "10.9.0.2");
-    assert_eq!(daemon.address(&pool, "10.9.0.11"), "10.9.0.11");
-    // As docker restart does.
-    daemon.release(&pool, "10.9.0.2");
-    assert_eq!(daemon.address(&pool, ""), "10.9.0.2");
 }
 
 #[test]

@@ -265,33 +265,6 @@ fn a_subnet_that_no_rule_leads_to_is_refused_with_those_that_are_chosen() {
 }
 
 #[test]
-fn a_delegate_that_is_executed_serves_docker_like_a_linked_one() {
-    let ranges = json!({"ranges": [[{"subnet": "10.9.0.0/24"}]]});
-    let mut ipam = chain("ipam-ds-ranges", ranges);
-    ipam["delegates"] = json!(["ipam-ds-ranges", "ipam-da-host-local", "last"]);
-    let (sandbox, _) = sandbox("web", &ipam);
-    let sandbox = sandbox.with_script(
-        "last",
-        "[ $CNI_COMMAND = ADD ] || exit 0\n[ ! -e ${0%/*}/../fail ] || { echo '{\"code\":120,\"msg\":\"not today\"}'; exit 1; }\n\
-         sed 's/.*\"prevResult\"://; s/}$//'",
-    );
-    let daemon = DockerDaemon::start(&sandbox, &[]);
-    let pool = daemon.pool("", &on("web"));
-    assert_eq!(daemon.address(&pool, ""), "10.9.0.2");
-    fs::write(sandbox.root().join("fail"), "").unwrap();
-    let refused = daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": pool}));
-    assert_eq!(refused, "pool 10.9.0.0/24: last: not today");
-    // A failed chain leaves no reservation.
-    assert_eq!(sandbox.reserved("web"), ["10.9.0.2"]);
-    assert_eq!(sandbox.docker_files("addresses").len(), 1);
-    // The configuration may be deleted before the address is released.
-    fs::remove_file(sandbox.conf_dir().join("10.conflist")).unwrap();
-    daemon.release(&pool, "10.9.0.2");
-    assert_eq!(sandbox.reserved("web"), [""; 0]);
-    assert_eq!(sandbox.records("docker-web"), [""; 0]);
-}
-
-#[test]
 fn a_change_of_the_configuration_reaches_the_pools_that_name_it() {
     let ranges = |last: &str| {
         let range = json!({"subnet": "10.9.0.0/24", "rangeStart": "10.9.0.2", "rangeEnd": last});

@@ -10,10 +10,9 @@ mod swarm;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::Stdio;
-use std::thread;
 
 use harness::Dockerd;
+use harness::cni_network::{configure_plugins, ipam};
 use serde_json::{Value, json};
 
 const CREATE: [&str; 3] = ["network", "create", "--ipam-driver=ipam-delegated"];
@@ -65,18 +64,13 @@ pub(crate) fn reserved(docker: &Dockerd) -> BTreeSet<String> {
         .collect()
 }
 
-/// Writes a network configuration: its chain gives addresses of this subnet, and its plugin is a
-/// bridge with these keys. Returns the plugin's configuration.
-pub(crate) fn conflist(docker: &Dockerd, name: &str, subnet: &str, keys: &Value) -> Value {
-    let sandbox = &docker.sandbox;
-    let ranges = json!({"ranges": [[{"subnet": subnet}]]});
-    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
-    let mut config = sandbox.config("1.0.0", &delegates, &ranges);
-    config["name"] = json!(name);
-    let keys = keys.as_object().unwrap().clone();
-    config.as_object_mut().unwrap().extend(keys);
-    sandbox.write_conflist(&format!("{name}.conflist"), &config);
-    config
+/// Waits until no other IPv4 address is reserved; these must be.
+#[track_caller]
+pub(crate) fn wait_for_only(docker: &Dockerd, given: &BTreeSet<String>) {
+    let v4 = |ip: &String| ip.contains('.');
+    let held = || -> BTreeSet<String> { reserved(docker).into_iter().filter(v4).collect() };
+    docker.wait(|_| held().len() <= given.len());
+    assert_eq!(held(), *given);
 }
 
 #[test]
@@ -102,10 +96,17 @@ fn networks_have_what_they_ask_for() {
     let first = docker.address("full", "c1");
     assert_eq!(first, "10.88.5.0");
     assert_eq!(docker.address("full", "c2"), "10.88.200.9");
-    for taken in ["10.88.5.1", "10.88.77.7", &first, "10.88.0.254"] {
-        let run = format!("run --rm --network=full --ip {taken} test /bin/true");
+    for (ip, why) in [
+        ("10.88.5.1", "10.88.5.1"),
+        ("10.88.77.7", "10.88.77.7"),
+        (&first, &first),
+        ("10.88.0.254", "10.88.0.254"),
+        ("10.88.0.0", "the network's own address"),
+        ("10.88.255.255", "the broadcast address"),
+    ] {
+        let run = format!("run --rm --network=full --ip {ip} test /bin/true");
         let said = docker.refuses(&run);
-        assert!(said.contains(taken), "{said}");
+        assert!(said.contains(why), "{said}");
     }
     docker.ping("c1", "10.88.200.9");
     docker.ping("c1", "10.88.0.254");
@@ -131,8 +132,24 @@ fn networks_have_what_they_ask_for() {
     let same = [&CREATE[..], &["--subnet=10.88.0.0/17", "again"]].concat();
     let said = docker.err(&same);
     assert!(said.contains("overlap"), "{said}");
+    // A pool of a network configuration, also if it overlaps with a route of the host: without the
+    // check, Docker would retry endlessly.
+    let ipam = ipam(&docker.sandbox, &json!([[{"subnet": "10.92.0.0/24"}]]));
+    let bridge = json!({"type": "bridge", "ipam": ipam});
+    configure_plugins(&docker.sandbox, "shared", &[bridge]);
+    create(&docker, "shared", &["--ipam-opt=conflist=shared"]);
+    let expected = json!([{"Subnet": "10.92.0.0/24", "Gateway": "10.92.0.1"}]);
+    assert_eq!(subnets(&docker, "shared"), expected);
+    for (name, why) in [
+        ("shared", "overlaps with the route 10.92.0.0/24 of br-"),
+        ("nobody", "has the name \"nobody\""),
+    ] {
+        let option = format!("--ipam-opt=conflist={name}");
+        let said = docker.err(&[&CREATE[..], &[&option, "again"]].concat());
+        assert!(said.contains(why), "{said}");
+    }
     docker.says("rm --force c1 c2 c6 d1 i1 i2");
-    docker.says("network rm plain full six inner dockers");
+    docker.says("network rm plain full six inner dockers shared");
     docker.sweep();
     docker.wait(|docker| reserved(docker).is_empty());
     docker.wait(|docker| docker.sandbox.docker_files("addresses").is_empty());
@@ -148,95 +165,4 @@ fn networks_have_what_they_ask_for() {
     let mut called = docker.called();
     called.retain(|path| path.starts_with("/IpamDriver."));
     assert_eq!(called, all.map(str::to_owned).into());
-}
-
-#[test]
-fn twenty_containers_at_once_have_an_address_each_and_reach_one_another() {
-    let Some(docker) = Dockerd::start(&[]) else {
-        return;
-    };
-    create(&docker, "net", &["--subnet=10.88.0.0/27"]);
-    let names: Vec<String> = (0..20).map(|i| format!("c{i}")).collect();
-    let run = |name: &String| {
-        let run = ["run", "--detach", "--network=net", "--name", name, "test"];
-        let mut run = docker.command(&[&run[..], &["/bin/sleep", "1000"]].concat());
-        run.stdout(Stdio::null()).spawn().unwrap()
-    };
-    let running: Vec<_> = names.iter().map(run).collect();
-    for mut run in running {
-        assert!(run.wait().unwrap().success());
-    }
-    let given: BTreeSet<String> = names
-        .iter()
-        .map(|name| docker.address("net", name))
-        .collect();
-    assert_eq!(given.len(), 20);
-    assert_eq!(reserved(&docker), given);
-    for other in &given {
-        docker.ping("c0", other);
-    }
-    // After nine more, the network is full, and Docker's message names the pool.
-    for i in 20..29 {
-        docker.run("net", &format!("c{i}"), &[]);
-    }
-    let said = docker.refuses("run --rm --network=net test /bin/true");
-    assert!(
-        said.contains("pool 10.88.0.0/27: no address left: all 30 are reserved"),
-        "{said}"
-    );
-    let freed = docker.address("net", "c7");
-    docker.says("rm --force c7");
-    docker.run("net", "next", &[]);
-    assert_eq!(docker.address("net", "next"), freed);
-}
-
-#[test]
-fn a_docker_network_and_a_cni_network_share_a_pool() {
-    let Some(docker) = Dockerd::start(&[]) else {
-        return;
-    };
-    let config = conflist(&docker, "shared", "10.88.0.0/24", &json!({}));
-    create(&docker, "net", &["--ipam-opt", "conflist=shared"]);
-    assert_eq!(
-        subnets(&docker, "net"),
-        json!([{"Subnet": "10.88.0.0/24", "Gateway": "10.88.0.1"}])
-    );
-    let by_cni = &|i: usize| {
-        let call = docker.sandbox.call("ipam-delegated", "ADD", &config);
-        call.container(&format!("cni{i}")).run().ips().remove(0)
-    };
-    let by_docker = &|i: usize| {
-        let name = format!("c{i}");
-        docker.run("net", &name, &[]);
-        docker.address("net", &name)
-    };
-    // All at the same time.
-    let given: BTreeSet<String> = thread::scope(|scope| {
-        let both = (0..5).map(|i| {
-            [
-                scope.spawn(move || by_cni(i)),
-                scope.spawn(move || by_docker(i)),
-            ]
-        });
-        let both: Vec<_> = both.flatten().collect();
-        both.into_iter()
-            .map(|thread| thread.join().unwrap())
-            .collect()
-    });
-    assert_eq!(given.len(), 10);
-    assert_eq!(docker.sandbox.reserved("shared").len(), 10);
-    // The host now has a route to it. Without the check, Docker would retry endlessly.
-    let said = docker.err(&[&CREATE[..], &["--ipam-opt", "conflist=shared", "again"]].concat());
-    assert!(
-        said.contains("overlaps with the route 10.88.0.0/24 of br-"),
-        "{said}"
-    );
-    let said = docker.err(&[&CREATE[..], &["--ipam-opt", "conflist=nobody", "again"]].concat());
-    assert!(said.contains("has the name \"nobody\""), "{said}");
-    let all = ["c0", "c1", "c2", "c3", "c4"];
-    docker.ok(&[&["rm", "--force"][..], &all].concat());
-    docker.says("network rm net");
-    let left = docker.sandbox.reservations("shared");
-    assert_eq!(left.len(), 5);
-    assert!(left.iter().all(|(_, holder)| holder.starts_with("cni")));
 }

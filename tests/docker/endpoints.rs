@@ -1,6 +1,6 @@
 //! Each call of Docker's network protocol, as recorded from a real dockerd.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 
 use harness::{DockerDaemon, FakeDocker, Node, Sandbox, needs, repository};
@@ -86,13 +86,11 @@ fn the_calls_of_a_real_dockerd_are_answered_as_their_descriptions_say() {
     let (node, sandbox) = node();
     let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
     let mut paths = BTreeSet::new();
-    let mut answers = BTreeMap::<String, Vec<Value>>::new();
     for Recorded { path, body, answer } in recorded() {
         let whole = daemon.try_call(&path, &body).unwrap();
         assert_eq!(whole.status, 200, "{path} {body}: {whole:?}");
         let whole = whole.body;
-        let given = without_chance(whole.clone());
-        assert_eq!(given, answer, "{path} {body}");
+        assert_eq!(without_chance(whole.clone()), answer, "{path} {body}");
         let named: Value = serde_json::from_str(&body).unwrap_or_default();
         let id = named["EndpointID"].as_str().unwrap_or_default();
         match path.strip_prefix("/NetworkDriver.").unwrap() {
@@ -110,44 +108,12 @@ fn the_calls_of_a_real_dockerd_are_answered_as_their_descriptions_say() {
             "Leave" if id == ENDPOINT => give_back(&node),
             _ => {}
         }
-        answers.entry(path.clone()).or_default().push(given);
         paths.insert(path);
     }
-    // The recorded answers are as Docker's documentation describes them.
-    let of = |name: &str| &answers[&format!("/NetworkDriver.{name}")];
-    assert_eq!(
-        of("CreateEndpoint"),
-        &[
-            json!({"Interface": {"Address": "10.95.0.2/24", "AddressIPv6": "fd00:95::2/64", "MacAddress": "random"}}),
-            json!({"Interface": {}}),
-            json!({"Interface": {"MacAddress": "random"}}),
-        ]
-    );
-    let gateways: Vec<&Value> = of("Join").iter().map(|answer| &answer["Gateway"]).collect();
-    let gateway = json!("10.95.0.1");
-    assert_eq!(gateways, [&gateway, &gateway, &Value::Null]);
     assert_eq!(
         paths,
         CALLS.map(|name| format!("/NetworkDriver.{name}")).into()
     );
-    // These two calls were not recorded.
-    for path in [
-        "/NetworkDriver.DiscoverNew",
-        "/NetworkDriver.DiscoverDelete",
-    ] {
-        let body =
-            json!({"DiscoveryType": 1, "DiscoveryData": {"Address": "192.168.0.7", "self": true}});
-        assert_eq!(daemon.ok(path, &body), json!({}));
-        paths.insert(path.to_owned());
-    }
-    // Bodies that can't be decoded.
-    for path in paths.iter().filter(|path| !path.ends_with("Capabilities")) {
-        for body in ["", "x", "[]", "{", "{\"NetworkID\":7,\"DiscoveryType\":}"] {
-            let answer = daemon.try_call(path, body).unwrap();
-            assert_eq!(answer.status, 400, "{path} {body}: {answer:?}");
-            assert!(answer.body["Err"].is_string(), "{path} {body}: {answer:?}");
-        }
-    }
     assert_nothing_left(&node, &sandbox, "");
     // Deleting again succeeds.
     for name in ["DeleteEndpoint", "Leave", "DeleteNetwork"] {

@@ -3,9 +3,7 @@
 //! repeats the call with an empty body, or gives up. The daemon asks Docker what it has, and keeps
 //! exactly that.
 //!
-//! Meanwhile, two containers of another network keep their addresses of the pool. The pool has its
-//! own subnet, or it is that of a network configuration whose last delegate is a separate
-//! executable.
+//! Meanwhile, two containers of another network keep their addresses of the pool.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +12,6 @@ use std::thread;
 use harness::{DockerDaemon, FakeDocker, Sandbox, docker_pool, is_answered, needs};
 use serde_json::{Map, Value, json};
 
-use harness::cni_network::{configure_plugins, ipam};
 use harness::kill_points::{Point, Traced, is_killed, is_killed_soon, points, recorded};
 use harness::waiting::{wait_for, wait_until_equal};
 
@@ -55,45 +52,22 @@ const OTHERS: [Victim; 3] = [
     RELEASE_ADDRESS,
 ];
 
-/// A delegate after the allocator.
-const LAST: &str = "[ $CNI_COMMAND = ADD ] || exit 0\nsed 's/.*\"prevResult\"://; s/}$//'";
-
 /// The folders, and the pool.
 struct Setting {
     sandbox: Sandbox,
     pool: String,
-    /// The names of the folders of reservations and of records.
-    reservations: &'static str,
-    records: &'static str,
 }
 
-impl Setting {
-    /// A pool without a network configuration.
-    fn plain() -> Self {
+impl Default for Setting {
+    fn default() -> Self {
         Self {
             sandbox: Sandbox::default(),
             pool: docker_pool("10.9.0.0/29"),
-            reservations: "docker",
-            records: "docker-local",
         }
     }
+}
 
-    /// The pool of a network configuration.
-    fn of_conflist() -> Self {
-        let sandbox = Sandbox::default().with_script("last", LAST);
-        let mut ipam = ipam(&sandbox, &json!([[{"subnet": "10.9.0.0/29"}]]));
-        ipam["delegates"] = json!(["ipam-ds-ranges", "ipam-da-host-local", "last"]);
-        configure_plugins(&sandbox, "web", &[json!({"type": "bridge", "ipam": ipam})]);
-        let options = json!({"conflist": "web"});
-        let pool = DockerDaemon::start(&sandbox, &[]).pool("10.9.0.0/29", &options);
-        Self {
-            sandbox,
-            pool,
-            reservations: "web",
-            records: "docker-web",
-        }
-    }
-
+impl Setting {
     /// A daemon with the pool, two networks that use it, and the addresses of two containers.
     fn daemon(&self) -> DockerDaemon {
         for folder in [self.sandbox.data_dir(), self.sandbox.docker_state()] {
@@ -115,7 +89,7 @@ impl Setting {
     }
 
     fn reserved(&self) -> Vec<String> {
-        self.sandbox.reserved(self.reservations)
+        self.sandbox.reserved("docker")
     }
 
     /// The daemon's records of addresses.
@@ -199,7 +173,7 @@ impl Setting {
         wait_until_equal(|| self.reserved(), [""; 0]);
         wait_for(|| self.records().is_empty());
         let records = self.sandbox.docker_state().join("records");
-        let records = fs::read_dir(records.join(self.records));
+        let records = fs::read_dir(records.join("docker-local"));
         assert_eq!(records.into_iter().flatten().count(), 0, "{what}");
     }
 }
@@ -299,11 +273,13 @@ fn walk(what: &str, points: &BTreeSet<Point>, kill: impl Fn(&Point) -> bool) {
     );
 }
 
-fn walk_request_address(setting: fn() -> Setting) {
+#[test]
+fn no_address_is_lost_or_given_twice_or_leaked_wherever_the_daemon_is_killed() {
+    needs!("trace");
     thread::scope(|scope| {
         for then in [Then::Repeats, Then::GivesUp] {
             scope.spawn(move || {
-                let setting = setting();
+                let setting = Setting::default();
                 let points = recorded(|| setting.points(REQUEST_ADDRESS));
                 walk(&format!("{then:?}"), &points, |point| {
                     address_is_kept(&setting, point, then)
@@ -314,21 +290,9 @@ fn walk_request_address(setting: fn() -> Setting) {
 }
 
 #[test]
-fn no_address_is_lost_or_given_twice_or_leaked_wherever_the_daemon_is_killed() {
-    needs!("trace");
-    walk_request_address(Setting::plain);
-}
-
-#[test]
-fn nor_is_one_of_a_network_configuration_with_an_executed_delegate() {
-    needs!("trace");
-    walk_request_address(Setting::of_conflist);
-}
-
-#[test]
 fn nothing_is_lost_or_leaked_by_any_other_call_that_is_killed() {
     needs!("trace");
-    let setting = Setting::plain();
+    let setting = Setting::default();
     for victim in OTHERS {
         let points = recorded(|| setting.points(victim));
         walk(victim.body, &points, |point| {
@@ -340,7 +304,7 @@ fn nothing_is_lost_or_leaked_by_any_other_call_that_is_killed() {
 #[test]
 fn an_address_is_released_though_docker_does_not_ask_again() {
     needs!("trace");
-    let setting = Setting::plain();
+    let setting = Setting::default();
     let points = setting.points(RELEASE_ADDRESS);
     walk("ReleaseAddress alone", &points, |point| {
         is_released(&setting, point)

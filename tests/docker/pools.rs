@@ -45,7 +45,10 @@ fn each_refusal_of_a_pool_names_what_is_wrong() {
         refused(LOCAL, "10.1.0.0/24", "10.1.0.255/32", none()),
         "SubPool: 10.1.0.255/32 has no address that can be given: the Pool 10.1.0.0/24 gives 10.1.0.1-10.1.0.254"
     );
-    assert!(refused(LOCAL, "x", "", none()).starts_with("Pool: \"x\""));
+    for wrong in ["x", "10.1.0.0", "10.1.0.0/33"] {
+        let said = refused(LOCAL, wrong, "", none());
+        assert!(said.starts_with(&format!("Pool: {wrong:?}")), "{said}");
+    }
     assert!(refused(LOCAL, "", "", json!({"conflist": "web"})).contains("has the name \"web\""));
     assert!(refused(LOCAL, "", "", json!({"IP": "10.1.0.5"})).contains("IP=10.1.0.5"));
 }

@@ -1,8 +1,10 @@
 //! A walk through both documents of Docker's protocol (`docs/ipam.md` and `docs/remote.md` of
-//! moby/libnetwork), sentence by sentence. The table says for each what holds, where else that is
-//! tested, or why it doesn't hold.
+//! moby/libnetwork), sentence by sentence: which test shows that it holds, or why it doesn't hold.
 
-use harness::{DockerDaemon, Node, Sandbox, needs};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+
+use harness::{DockerDaemon, Node, Sandbox, needs, read_docker_answer};
 use serde_json::{Value, json};
 
 use crate::calls::LOCAL;
@@ -12,13 +14,11 @@ use harness::cni_network::{configure, left};
 enum Verdict {
     /// It holds, as this shows.
     Held(fn(&Walk)),
-    /// It holds, as other tests show.
-    Elsewhere(&'static str),
     /// It doesn't hold, for this reason, as this shows.
     Not(&'static str, fn(&Walk)),
 }
 
-use Verdict::{Elsewhere, Held, Not};
+use Verdict::{Held, Not};
 
 /// The daemon on a node with the network configuration `web`.
 struct Walk {
@@ -26,8 +26,6 @@ struct Walk {
     node: Node,
     daemon: DockerDaemon,
 }
-
-const GATEWAY: &str = "com.docker.network.gateway";
 
 impl Walk {
     fn call(&self, name: &str, body: &Value) -> Value {
@@ -39,28 +37,6 @@ impl Walk {
     fn status(&self, name: &str, body: &str) -> u16 {
         let answer = self.daemon.try_call(&format!("/{name}"), body);
         answer.unwrap().status
-    }
-
-    fn pool(&self, pool: &str, sub_pool: &str, v6: bool) -> Value {
-        let body = json!({"AddressSpace": LOCAL, "Pool": pool, "SubPool": sub_pool, "V6": v6});
-        self.call("IpamDriver.RequestPool", &body)
-    }
-
-    fn id(&self, pool: &str) -> String {
-        self.pool(pool, "", false)["PoolID"]
-            .as_str()
-            .unwrap()
-            .to_owned()
-    }
-
-    fn address(&self, pool: &str, address: &str, options: &Value) -> Value {
-        let body = json!({"PoolID": pool, "Address": address, "Options": options});
-        self.call("IpamDriver.RequestAddress", &body)
-    }
-
-    fn release(&self, pool: &str, address: &str) {
-        let body = json!({"PoolID": pool, "Address": address});
-        assert_eq!(self.call("IpamDriver.ReleaseAddress", &body), json!({}));
     }
 
     fn network(&self, v4: &Value) {
@@ -97,254 +73,84 @@ fn is_refused(answer: &Value) -> bool {
     answer["Err"].as_str().is_some_and(|why| !why.is_empty())
 }
 
-const IPAM: &[(&str, Verdict)] = &[
+/// The sentences of `docs/ipam.md`, by the test that shows that they hold, or that they don't, for a
+/// reason.
+const IPAM: &[(&str, &[&str])] = &[
     (
-        "libnetwork will query the remote driver about the default local and global address spaces strings, and about the driver capabilities",
-        Held(|walk| {
-            let spaces = walk.call("IpamDriver.GetDefaultAddressSpaces", &json!({}));
-            assert_eq!(spaces["LocalDefaultAddressSpace"], LOCAL);
-            assert_eq!(spaces["GlobalDefaultAddressSpace"], "ipam-delegated-global");
-            let can = walk.call("IpamDriver.GetCapabilities", &json!({}));
-            assert!(can["RequiresMACAddress"].is_boolean());
-        }),
+        "calls::the_calls_of_a_real_dockerd_get_the_answers_that_it_worked_with",
+        &[
+            "libnetwork will query the remote driver about the default local and global address spaces strings, and about the driver capabilities",
+            "A successful response is in the form: PoolID, Pool, Data",
+            "If empty, the IPAM driver chooses any available address on the pool; Address is the allocated address in CIDR format (A.B.C.D/MM)",
+            "If [RequiresMACAddress is] true, libnetwork will generate a random MAC address | not held: it is false: a new MAC address at each start keeps neighbours waiting",
+        ],
     ),
     (
-        "It is the remote driver's responsibility to manage its database",
-        Elsewhere("killed, dockerd::killed"),
+        "calls::addresses_are_remembered_over_sigkill",
+        &["It is the remote driver's responsibility to manage its database"],
     ),
     (
-        "Address space is a mandatory field",
-        Held(|walk| {
-            assert!(is_refused(&walk.call(
-                "IpamDriver.RequestPool",
-                &json!({"Pool": "10.1.0.0/24"})
-            )));
-        }),
+        "pools::each_refusal_of_a_pool_names_what_is_wrong",
+        &[
+            "Address space is a mandatory field",
+            "same pool can exist on N different address spaces | not held: there is one space for this node; another one is refused by name",
+            "the global address spaces does [need to get synchronized across the cluster] | not held: it is refused: networks of a swarm keep Docker's own IPAM",
+            "pool describes the pool of addresses in CIDR notation",
+            "A request with empty Pool and non-empty SubPool should be rejected as invalid",
+        ],
     ),
     (
-        "[an address space] denotes a set of non-overlapping pools",
-        Not(
-            "pools that overlap share their addresses, none of which is given twice: two macvlan networks have one subnet",
-            |walk| {
-                let [whole, part] = ["10.2.0.0/16", "10.2.0.0/24"].map(|pool| walk.id(pool));
-                assert_eq!(
-                    walk.address(&whole, "10.2.0.5", &json!({}))["Address"],
-                    "10.2.0.5/16"
-                );
-                assert!(is_refused(&walk.address(&part, "10.2.0.5", &json!({}))));
-                walk.release(&whole, "10.2.0.5");
-            },
-        ),
+        "calls::an_address_is_any_of_the_sub_pool_or_the_requested_one_of_the_pool",
+        &[
+            "[an address space] denotes a set of non-overlapping pools | not held: pools that overlap share their addresses, none of which is given twice: two macvlan networks have one subnet",
+            "subpool indicates a smaller range of addresses from the pool",
+            "If this address cannot be satisfied, the request fails",
+        ],
     ),
     (
-        "same pool can exist on N different address spaces",
-        Not(
-            "there is one space for this node; another one is refused by name",
-            |walk| {
-                let refused = walk.call(
-                    "IpamDriver.RequestPool",
-                    &json!({"AddressSpace": "tenant", "Pool": "10.1.0.0/24"}),
-                );
-                assert!(
-                    refused["Err"].as_str().unwrap().contains("\"tenant\""),
-                    "{refused}"
-                );
-            },
-        ),
+        "pools::a_network_that_asks_for_nothing_gets_a_default_pool_of_its_own",
+        &[
+            "When they are not specified, Ipam driver may choose to return a self chosen pool for this request; the v6 flag needs to be set appropriately",
+            "Multiple identical calls must return the same result [without a Pool] | not held: two networks would share a subnet that nobody has asked for; Docker's own driver chooses another one each time, too",
+        ],
     ),
     (
-        "the global address spaces does [need to get synchronized across the cluster]",
-        Not(
-            "it is refused: networks of a swarm keep Docker's own IPAM",
-            |walk| {
-                let global =
-                    json!({"AddressSpace": "ipam-delegated-global", "Pool": "10.1.0.0/24"});
-                assert!(is_refused(&walk.call("IpamDriver.RequestPool", &global)));
-            },
-        ),
+        "as_libnetworks::identical_requests_have_identical_ids_as_in_add_release_pool_id",
+        &[
+            "Multiple identical calls must return the same result",
+            "[the last] ReleasePool releases the address pool identified by the passed id | not held: its claim and gateway are released when Docker says that no network has the subnet; nobody remembers the ID, which remains valid",
+            "Same pools must have same pool id",
+        ],
     ),
     (
-        "pool describes the pool of addresses in CIDR notation",
-        Held(|walk| {
-            assert_eq!(walk.pool("10.3.0.0/24", "", false)["Pool"], "10.3.0.0/24");
-            for wrong in ["10.3.0.0", "10.3.0.0/33", "x"] {
-                assert!(is_refused(&walk.pool(wrong, "", false)), "{wrong}");
-            }
-        }),
+        "as_libnetworks::each_pool_is_released_as_in_remove_subnet",
+        &["It is the IPAM driver's responsibility to keep a reference count for the pool"],
     ),
     (
-        "subpool indicates a smaller range of addresses from the pool",
-        Held(|walk| {
-            let pool = walk.pool("10.3.0.0/24", "10.3.0.128/25", false);
-            let id = pool["PoolID"].as_str().unwrap();
-            assert_eq!(walk.address(id, "", &json!({}))["Address"], "10.3.0.128/24");
-            walk.release(id, "10.3.0.128");
-            assert!(is_refused(&walk.pool("10.3.0.0/24", "10.4.0.0/25", false)));
-        }),
+        "calls::a_gateway_is_reserved_and_nobody_elses",
+        &[
+            "Request the network gateway address if specified. Otherwise request any address from the pool to be used as network gateway",
+        ],
     ),
     (
-        "When they are not specified, Ipam driver may choose to return a self chosen pool for this request; the v6 flag needs to be set appropriately",
-        Held(|walk| {
-            assert_eq!(walk.pool("", "", false)["Pool"], "10.201.0.0/24");
-            assert_eq!(walk.pool("", "", true)["Pool"], "fdc7:1bd2:201::/64");
-        }),
+        "calls::a_failed_creation_of_a_network_leaves_only_what_docker_is_asked_about",
+        &["Request each of the specified auxiliary addresses; release each of them"],
     ),
     (
-        "Multiple identical calls must return the same result",
-        Held(|walk| {
-            for (pool, part) in [
-                ("10.4.0.0/24", ""),
-                ("10.4.0.0/24", "10.4.0.0/25"),
-                ("fd00:4::/64", ""),
-            ] {
-                assert_eq!(walk.pool(pool, part, false), walk.pool(pool, part, false));
-            }
-            let named = json!({"AddressSpace": LOCAL, "Options": {"conflist": "web"}});
-            let request = || walk.call("IpamDriver.RequestPool", &named);
-            assert_eq!(request(), request());
-        }),
-    ),
-    (
-        "Multiple identical calls must return the same result [without a Pool]",
-        Not(
-            "two networks would share a subnet that nobody has asked for; Docker's own driver chooses another one each time, too",
-            |walk| {
-                assert_ne!(walk.pool("", "", false), walk.pool("", "", false));
-            },
-        ),
-    ),
-    (
-        "It is the IPAM driver's responsibility to keep a reference count for the pool",
-        Held(|walk| {
-            let [one, other] = ["10.5.0.0/24"; 2].map(|pool| walk.id(pool));
-            let release = json!({"PoolID": one});
-            assert_eq!(walk.call("IpamDriver.ReleasePool", &release), json!({}));
-            assert_eq!(
-                walk.address(&other, "", &json!({}))["Address"],
-                "10.5.0.1/24"
-            );
-            walk.release(&other, "10.5.0.1");
-        }),
-    ),
-    (
-        "[the last] ReleasePool releases the address pool identified by the passed id",
-        Not(
-            "its claim and gateway are released when Docker says that no network has the subnet; nobody remembers the ID, which remains valid",
-            |walk| {
-                let pool = walk.id("10.5.0.0/24");
-                assert_eq!(
-                    walk.call("IpamDriver.ReleasePool", &json!({"PoolID": pool})),
-                    json!({})
-                );
-                assert_eq!(
-                    walk.address(&pool, "", &json!({}))["Address"],
-                    "10.5.0.1/24"
-                );
-                walk.release(&pool, "10.5.0.1");
-            },
-        ),
-    ),
-    (
-        "Same pools must have same pool id",
-        Held(|walk| {
-            assert_eq!(walk.id("10.6.0.0/24"), walk.id("10.6.0.9/24"));
-            assert_ne!(walk.id("10.6.0.0/24"), walk.id("10.6.0.0/25"));
-        }),
-    ),
-    (
-        "A request with empty Pool and non-empty SubPool should be rejected as invalid",
-        Held(|walk| {
-            assert!(is_refused(&walk.pool("", "10.7.0.0/24", false)));
-        }),
-    ),
-    (
-        "A successful response is in the form: PoolID, Pool, Data",
-        Held(|walk| {
-            let pool = walk.pool("10.7.0.0/24", "", false);
-            assert!(
-                pool["PoolID"].is_string() && pool["Pool"].is_string() && pool["Data"].is_object()
-            );
-        }),
-    ),
-    (
-        "Request the network gateway address if specified. Otherwise request any address from the pool to be used as network gateway",
-        Held(|walk| {
-            let pool = walk.id("10.8.0.0/24");
-            let options = json!({"RequestAddressType": GATEWAY});
-            assert_eq!(
-                walk.address(&pool, "10.8.0.254", &options)["Address"],
-                "10.8.0.254/24"
-            );
-            assert_eq!(walk.address(&pool, "", &options)["Address"], "10.8.0.1/24");
-            assert!(is_refused(&walk.address(&pool, "10.8.0.254", &json!({}))));
-        }),
-    ),
-    (
-        "Request each of the specified auxiliary addresses; release each of them",
-        Held(|walk| {
-            let pool = walk.id("10.9.0.0/24");
-            assert_eq!(
-                walk.address(&pool, "10.9.0.7", &Value::Null)["Address"],
-                "10.9.0.7/24"
-            );
-            walk.release(&pool, "10.9.0.7");
-        }),
-    ),
-    (
-        "If this address cannot be satisfied, the request fails",
-        Held(|walk| {
-            let pool = walk.id("10.9.0.0/24");
-            walk.address(&pool, "10.9.0.7", &json!({}));
-            for taken in ["10.9.0.7", "10.10.0.7", "10.9.0.255", "x"] {
-                assert!(
-                    is_refused(&walk.address(&pool, taken, &json!({}))),
-                    "{taken}"
-                );
-            }
-            walk.release(&pool, "10.9.0.7");
-        }),
-    ),
-    (
-        "If empty, the IPAM driver chooses any available address on the pool; Address is the allocated address in CIDR format (A.B.C.D/MM)",
-        Held(|walk| {
-            let pool = walk.id("10.9.0.0/24");
-            let given = walk.address(&pool, "", &json!({}));
-            assert!(
-                given["Address"] == "10.9.0.1/24" && given["Data"].is_object(),
-                "{given}"
-            );
-            walk.release(&pool, "10.9.0.1");
-        }),
-    ),
-    (
-        "For this API, the remote driver will receive a POST message to the URL /IpamDriver.RleaseAddress",
-        Held(|walk| {
-            let free = json!({"PoolID": walk.id("10.9.0.0/24"), "Address": "10.9.0.77"});
-            assert_eq!(walk.call("IpamDriver.RleaseAddress", &free), json!({}));
-        }),
-    ),
-    (
-        "If [RequiresMACAddress is] true, libnetwork will generate a random MAC address",
-        Not(
-            "it is false: a new MAC address at each start keeps neighbours waiting",
-            |walk| {
-                assert_eq!(
-                    walk.call("IpamDriver.GetCapabilities", &json!({}))["RequiresMACAddress"],
-                    false
-                );
-            },
-        ),
+        "calls::an_address_is_released_by_both_paths_and_twice",
+        &[
+            "For this API, the remote driver will receive a POST message to the URL /IpamDriver.RleaseAddress",
+        ],
     ),
 ];
 
+/// The sentences of `docs/remote.md`.
 const REMOTE: &[(&str, Verdict)] = &[
     (
         "If the remote process cannot decode, or otherwise detects a syntactic problem with the HTTP request or payload, it must respond with an HTTP error status (4xx or 5xx)",
         Held(|walk| {
-            for call in [
-                "IpamDriver.RequestPool",
+            let with_needed_keys = [
                 "IpamDriver.RequestAddress",
-                "IpamDriver.ReleaseAddress",
                 "IpamDriver.ReleasePool",
                 "NetworkDriver.CreateNetwork",
                 "NetworkDriver.DeleteNetwork",
@@ -353,17 +159,38 @@ const REMOTE: &[(&str, Verdict)] = &[
                 "NetworkDriver.EndpointOperInfo",
                 "NetworkDriver.Join",
                 "NetworkDriver.Leave",
+            ];
+            let others = [
+                "IpamDriver.RequestPool",
+                "IpamDriver.ReleaseAddress",
                 "NetworkDriver.DiscoverNew",
                 "NetworkDriver.DiscoverDelete",
-            ] {
+            ];
+            for call in with_needed_keys.into_iter().chain(others) {
                 for body in ["", "{", "[]", "7", "null", "{}{}", "\u{feff}{}"] {
                     assert_eq!(walk.status(call, body), 400, "{call} {body:?}");
                 }
             }
-            assert_eq!(
-                walk.status("IpamDriver.RequestPool", r#"{"AddressSpace":7}"#),
-                400
-            );
+            for call in with_needed_keys {
+                assert_eq!(walk.status(call, "{}"), 400, "{call}");
+            }
+            for body in [r#"{"AddressSpace":7}"#, r#"{"Options":[1]}"#] {
+                assert_eq!(walk.status("IpamDriver.RequestPool", body), 400, "{body}");
+            }
+            for (request, status) in [
+                (&b"GET /Plugin.Activate HTTP/1.1\r\nHost: x\r\n\r\n"[..], 405),
+                (
+                    b"POST /IpamDriver.RequestPool HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n\xff\xfe",
+                    400,
+                ),
+            ] {
+                let mut stream = UnixStream::connect(walk.sandbox.docker_socket()).unwrap();
+                stream.write_all(request).unwrap();
+                assert_eq!(read_docker_answer(&stream).unwrap().status, status);
+            }
+            // These calls need no payload.
+            assert_eq!(walk.status("Plugin.Activate", "{"), 200);
+            assert_eq!(walk.status("IpamDriver.GetCapabilities", ""), 200);
         }),
     ),
     (
@@ -371,6 +198,8 @@ const REMOTE: &[(&str, Verdict)] = &[
         Held(|walk| {
             for unknown in [
                 "",
+                "Plugin.activate",
+                "IpamDriver.Unknown",
                 "IpamDriver.requestpool",
                 "NetworkDriver.AllocateNetwork",
                 "NetworkDriver.ProgramExternalConnectivity",
@@ -383,24 +212,28 @@ const REMOTE: &[(&str, Verdict)] = &[
     (
         "If the remote process can decode the request, but cannot complete the operation, it must send a response in the form Err",
         Held(|walk| {
-            let unknown = json!({"NetworkID": "x", "EndpointID": "y"});
-            for call in ["IpamDriver.RequestAddress", "NetworkDriver.Join"] {
-                let mut body = unknown.clone();
-                body["PoolID"] = json!("z");
-                let answer = walk.call(call, &body);
-                // Docker's IPAM client reads `Error`.
-                assert!(
-                    is_refused(&answer) && answer["Err"] == answer["Error"],
-                    "{answer}"
-                );
+            let unknown = json!({"NetworkID": "x", "EndpointID": "y", "PoolID": "z"});
+            for (call, why) in [
+                (
+                    "/IpamDriver.RequestAddress",
+                    "PoolID: \"z\" is no pool of this daemon: ",
+                ),
+                ("/NetworkDriver.Join", "NetworkID: "),
+            ] {
+                // Docker's IPAM client reads `Error`, which is the same.
+                let said = walk.daemon.err(call, &unknown);
+                assert!(said.starts_with(why), "{said}");
             }
         }),
     ),
     (
         "The string value supplied may appear in logs, so should not include confidential information",
-        Elsewhere(
-            "without_secrets of crates/cni: a message has keys and values of a request, none of a file of secrets",
-        ),
+        Held(|walk| {
+            let options = json!({"conflist": "nobody", "token": "secret-of-somebody"});
+            let body = json!({"AddressSpace": LOCAL, "Options": options});
+            let said = walk.daemon.err("/IpamDriver.RequestPool", &body);
+            assert!(!said.contains("secret-of-somebody"), "{said}");
+        }),
     ),
     (
         "It must respond with a manifest of the form Implements; other entries in the list value are allowed",
@@ -564,17 +397,20 @@ fn each_sentence_of_both_documents_holds_or_has_a_reason() {
         node,
         daemon,
     };
-    for (document, table) in [("ipam.md", IPAM), ("remote.md", REMOTE)] {
-        for (sentence, verdict) in table {
-            let said = match verdict {
-                Held(_) => "held".to_owned(),
-                Elsewhere(tests) => format!("held: {tests}"),
-                Not(reason, _) => format!("not held: {reason}"),
-            };
-            println!("{document} | {sentence} | {said}");
-            if let Held(show) | Not(_, show) = verdict {
-                show(&walk);
-            }
+    for (test, sentences) in IPAM {
+        let (module, name) = test.split_once("::").unwrap();
+        let module = harness::document(&format!("tests/docker/{module}.rs"));
+        assert!(module.contains(&format!("fn {name}()")), "no test {test}");
+        for sentence in *sentences {
+            println!("ipam.md | {sentence} | {test}");
         }
+    }
+    for (sentence, verdict) in REMOTE {
+        let (said, show) = match verdict {
+            Held(show) => ("held".to_owned(), show),
+            Not(reason, show) => (format!("not held: {reason}"), show),
+        };
+        println!("remote.md | {sentence} | {said}");
+        show(&walk);
     }
 }

@@ -121,62 +121,25 @@ fn a_peer_that_has_said_all_and_closed_its_half_is_answered() {
     assert_eq!(answer.body["Address"], "10.9.0.1/16");
 }
 
-#[test]
-fn an_address_that_nobody_waits_for_any_more_is_released() {
-    let Waiting {
-        sandbox,
-        daemon: _daemon,
-        lock,
-        stream,
-        ..
-    } = Waiting::start(|_| ());
-    drop(stream);
-    drop(lock);
+/// A caller is gone before the answer to this request.
+fn is_released(request: impl FnOnce(&str) -> String) {
+    let waiting = Waiting::start_with(request, |_| ());
+    drop(waiting.stream);
+    drop(waiting.lock);
+    let sandbox = &waiting.sandbox;
     wait_for(|| sandbox.docker_files("addresses").is_empty());
     assert_eq!(sandbox.reserved(NETWORK), [""; 0]);
+}
+
+#[test]
+fn an_address_that_nobody_waits_for_any_more_is_released() {
+    is_released(|pool| request_address(pool, 1));
 }
 
 #[test]
 fn a_chosen_subnet_that_nobody_waits_for_any_more_is_released() {
     let body = json!({"AddressSpace": "ipam-delegated-local", "Pool": ""}).to_string();
-    let request = |_: &str| docker_request("/IpamDriver.RequestPool", &body);
-    let Waiting {
-        sandbox,
-        daemon: _daemon,
-        lock,
-        stream,
-        ..
-    } = Waiting::start_with(request, |_| ());
-    drop(stream);
-    drop(lock);
-    wait_for(|| sandbox.docker_files("addresses").is_empty());
-    assert_eq!(sandbox.reserved(NETWORK), [""; 0]);
-}
-
-/// Requests this number of addresses at the same time; all must differ.
-fn assert_given_at_once(count: usize) {
-    let sandbox = Sandbox::default();
-    let daemon = DockerDaemon::start(&sandbox, &[]);
-    let pool = daemon.pool("10.9.0.0/16", &json!({}));
-    let streams: Vec<UnixStream> = (0..count).map(|_| connect(&sandbox)).collect();
-    thread::scope(|scope| {
-        for (i, mut stream) in streams.iter().enumerate() {
-            let request = request_address(&pool, i);
-            scope.spawn(move || stream.write_all(request.as_bytes()).unwrap());
-        }
-    });
-    let given: BTreeSet<String> = streams
-        .iter()
-        .map(|stream| read_docker_answer(stream).unwrap().body["Address"].to_string())
-        .collect();
-    assert_eq!(given.len(), count);
-    assert_eq!(sandbox.reserved(NETWORK).len(), count);
-    assert_eq!(sandbox.docker_files("addresses").len(), count);
-}
-
-#[test]
-fn two_hundred_requests_at_once_get_an_address_each() {
-    assert_given_at_once(200);
+    is_released(|_| docker_request("/IpamDriver.RequestPool", &body));
 }
 
 #[test]
@@ -196,7 +159,24 @@ fn the_units_limit_of_files_is_enough_for_a_thousand_requests_at_once() {
     // The daemon inherits it.
     let current = Some(limit);
     setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();
-    assert_given_at_once(1000);
+    let count = 1000;
+    let sandbox = Sandbox::default();
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    let pool = daemon.pool("10.9.0.0/16", &json!({}));
+    let streams: Vec<UnixStream> = (0..count).map(|_| connect(&sandbox)).collect();
+    thread::scope(|scope| {
+        for (i, mut stream) in streams.iter().enumerate() {
+            let request = request_address(&pool, i);
+            scope.spawn(move || stream.write_all(request.as_bytes()).unwrap());
+        }
+    });
+    let given: BTreeSet<String> = streams
+        .iter()
+        .map(|stream| read_docker_answer(stream).unwrap().body["Address"].to_string())
+        .collect();
+    assert_eq!(given.len(), count);
+    assert_eq!(sandbox.reserved(NETWORK).len(), count);
+    assert_eq!(sandbox.docker_files("addresses").len(), count);
 }
 
 #[test]

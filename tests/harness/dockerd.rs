@@ -323,12 +323,15 @@ impl Dockerd {
         command.args(&line[1..]).args(words).output().unwrap()
     }
 
-    /// Removes all containers and networks.
-    pub fn clear(&self) {
+    /// Removes all containers and networks, and restarts the daemon: one that was started by
+    /// [`Dockerd::sweep`] would take a starting container's endpoint for lost.
+    pub fn clear(&mut self) {
         for container in self.says("ps --all --quiet").lines() {
             self.says(&format!("rm --force {container}"));
         }
         self.says("network prune --force");
+        self.kill_daemon();
+        self.start_daemon();
     }
 
     /// Removes dockerd's network database while dockerd is killed, like the loss of a disk.

@@ -8,7 +8,7 @@ use harness::{Dockerd, KUBERNETES_PROGRAMS, needs};
 use serde_json::json;
 
 use crate::dockerd::as_own::with_both;
-use crate::dockerd::reserved;
+use crate::dockerd::{reserved, wait_for_only};
 use harness::cni_network::{configure, left};
 
 /// Containers, with their networks. Docker restarts the first of each network.
@@ -33,29 +33,20 @@ fn start(docker: &Dockerd) {
 fn addresses(docker: &mut Dockerd) -> BTreeSet<String> {
     docker.sweep();
     let given = RUNNING.map(|(container, network)| docker.address(network, container));
-    let v4 = |ip: &String| ip.contains('.');
-    let held = || -> BTreeSet<String> { reserved(docker).into_iter().filter(v4).collect() };
-    docker.wait(|_| held().len() <= given.len());
-    assert_eq!(held(), given.clone().into());
+    wait_for_only(docker, &given.clone().into());
     for (from, to) in [("a1", 1), ("n1", 3)] {
         docker.ping(from, &given[to]);
     }
     given.into()
 }
 
-/// Removes containers and networks; the networks while the daemon isn't running.
+/// Removes containers and networks.
 fn assert_whole(docker: &mut Dockerd) {
     docker.says("rm --force a1 a2 n1 n2");
     assert_eq!(reserved(docker), BTreeSet::new());
     assert_eq!(left(&docker.node), [""; 0]);
-    docker.kill_daemon();
-    // Docker retries for half a minute, and then removes the network anyway.
-    let remove = |name| docker.command(&["network", "rm", name]).spawn().unwrap();
-    for mut removing in ["ours", "cni"].map(remove) {
-        removing.wait().unwrap();
-    }
-    assert!(!docker.says("network ls").contains("ours"));
-    docker.start_daemon_with(&["--unanswered-after=0s"]);
+    docker.says("network rm ours cni");
+    docker.sweep();
     for kind in ["addresses", "networks", "endpoints"] {
         docker.wait(|docker| docker.sandbox.docker_files(kind).is_empty());
     }

@@ -9,7 +9,7 @@ use harness::{Dockerd, is_answered, needs};
 use serde_json::{Value, json};
 
 use crate::dockerd::networks::{assert_nothing_left, create, start};
-use crate::dockerd::{addresses, reserved};
+use crate::dockerd::{addresses, reserved, wait_for_only};
 
 /// What Docker doesn't have is undone this soon after a start of the daemon or of dockerd.
 const SOON: [&str; 1] = ["--unanswered-after=5s"];
@@ -18,10 +18,7 @@ const SOON: [&str; 1] = ["--unanswered-after=5s"];
 #[track_caller]
 fn all_addresses(docker: &Dockerd, names: &[&str]) -> BTreeSet<String> {
     let given = addresses(docker, names);
-    let v4 = |ip: &String| ip.contains('.');
-    let held = || -> BTreeSet<String> { reserved(docker).into_iter().filter(v4).collect() };
-    docker.wait(|_| held().len() <= given.len());
-    assert_eq!(held(), given);
+    wait_for_only(docker, &given);
     given
 }
 
@@ -58,9 +55,8 @@ fn change(docker: &Dockerd, change: impl FnOnce(&mut Value)) {
     fs::write(&file, list.to_string()).unwrap();
 }
 
-/// A dockerd with live-restore, a network whose last plugin is the gate, and a container `c1` with
-/// its address.
-fn start_with_gate() -> Option<(Dockerd, String)> {
+/// A dockerd with live-restore, and a configuration whose last plugin is the gate.
+fn start_with_gate() -> Option<Dockerd> {
     let docker = start(&["--live-restore"])?;
     change(&docker, |plugins| {
         plugins
@@ -68,10 +64,14 @@ fn start_with_gate() -> Option<(Dockerd, String)> {
             .unwrap()
             .push(json!({"type": "gate"}));
     });
-    create(&docker, "net", &["--ipam-driver=null"]);
+    Some(docker)
+}
+
+/// Creates the network, and a container `c1`; returns its address.
+fn start_first(docker: &Dockerd) -> String {
+    create(docker, "net", &["--ipam-driver=null"]);
     docker.run("net", "c1", &[]);
-    let address = docker.address("net", "c1");
-    Some((docker, address))
+    docker.address("net", "c1")
 }
 
 /// Kills these processes while a docker command waits in ADD or DEL of the gate; true if the command
@@ -107,37 +107,41 @@ fn killed_in_flight(docker: &mut Dockerd, command: &str, at: &str, victims: &[&s
 #[test]
 fn dockerd_is_killed_while_a_container_stops_and_starts() {
     needs!("bridge", "/sbin/ip");
-    let Some((mut docker, before)) = start_with_gate() else {
+    let Some(mut docker) = start_with_gate() else {
         return;
     };
+    let docker = &mut docker;
+    let before = start_first(docker);
     docker.run("net", "c2", &[]);
     for (command, at) in [("stop", "DEL"), ("start", "ADD")] {
         if command == "start" {
             docker.says("stop c2");
         }
-        killed_in_flight(&mut docker, &format!("{command} c2"), at, &["dockerd"]);
+        killed_in_flight(docker, &format!("{command} c2"), at, &["dockerd"]);
         assert_eq!(docker.address("net", "c1"), before);
         docker.says("start c2");
         docker.wait(|docker| reserved(docker).len() == 4);
-        assert!(all_addresses(&docker, &["c1", "c2"]).contains(&before));
+        assert!(all_addresses(docker, &["c1", "c2"]).contains(&before));
     }
-    assert_whole(&mut docker, &["c1", "c2"]);
+    assert_whole(docker, &["c1", "c2"]);
 }
 
 #[test]
 fn both_are_killed_while_a_container_starts() {
     needs!("bridge", "/sbin/ip");
-    let Some((mut docker, before)) = start_with_gate() else {
+    let Some(mut docker) = start_with_gate() else {
         return;
     };
+    let docker = &mut docker;
+    let before = start_first(docker);
     let run = "run --detach --network=net --name=c2 test /bin/true";
-    killed_in_flight(&mut docker, run, "ADD", &["dockerd", "daemon"]);
+    killed_in_flight(docker, run, "ADD", &["dockerd", "daemon"]);
     // Nothing is left of the starting container.
     docker.wait(|docker| reserved(docker).len() == 2);
-    assert_eq!(all_addresses(&docker, &["c1"]), [before].into());
+    assert_eq!(all_addresses(docker, &["c1"]), [before].into());
     docker.run("net", "c3", &[]);
     docker.says("rm --force c2");
-    assert_whole(&mut docker, &["c1", "c3"]);
+    assert_whole(docker, &["c1", "c3"]);
 }
 
 #[test]

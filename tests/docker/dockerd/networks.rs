@@ -43,7 +43,8 @@ fn a_network_without_addresses_of_dockers_has_the_configurations() {
     let Some(docker) = start(&[]) else {
         return;
     };
-    create(&docker, "net", &["--ipam-driver=null"]);
+    let docker = &docker;
+    create(docker, "net", &["--ipam-driver=null"]);
     docker.run("net", "c1", &[]);
     let mac = "02:42:00:0a:5f:03";
     docker.run("net", "c2", &["--mac-address", mac]);
@@ -99,14 +100,14 @@ fn a_network_without_addresses_of_dockers_has_the_configurations() {
     let bridge = json!({"type": "bridge", "bridge": "direct0", "ipam": ipam});
     configure_plugins(&docker.sandbox, "direct", &[bridge]);
     let direct = ["--ipam-driver=null", "--opt=conflist=direct"];
-    create_cni(&docker, "direct", &direct);
+    create_cni(docker, "direct", &direct);
     let routes = docker.says("run --rm --network=direct test /bin/ip route");
     assert!(
         routes.contains("10.97.0.0/16 dev eth0") && !routes.contains("default"),
         "{routes}"
     );
     docker.says("network rm direct");
-    create(&docker, "inner", &["--ipam-driver=null", "--internal"]);
+    create(docker, "inner", &["--ipam-driver=null", "--internal"]);
     docker.run("inner", "i1", &[]);
     let routes = docker.says("exec i1 /bin/ip route");
     assert!(
@@ -115,7 +116,7 @@ fn a_network_without_addresses_of_dockers_has_the_configurations() {
     );
     docker.says("rm --force c1 c2 i1");
     docker.says("network rm net inner");
-    assert_nothing_left(&docker);
+    assert_nothing_left(docker);
     assert!(docker.sandbox.docker_files("networks").is_empty());
     let called: BTreeSet<String> = docker
         .called()
@@ -128,12 +129,13 @@ fn a_network_without_addresses_of_dockers_has_the_configurations() {
 #[test]
 fn a_network_with_addresses_of_dockers_has_these() {
     needs!("bridge", "static", "/sbin/ip");
-    let Some(docker) = start(&[]) else {
+    let Some(mut docker) = start(&[]) else {
         return;
     };
+    let docker = &mut docker;
     let ours = ["--ipam-driver=ipam-delegated", "--ipam-opt=conflist=web"];
     create(
-        &docker,
+        docker,
         "ours",
         &[&ours[..], &["--subnet=10.95.0.0/24"]].concat(),
     );
@@ -141,7 +143,7 @@ fn a_network_with_addresses_of_dockers_has_these() {
     let bridge = json!({"type": "bridge", "bridge": "plain0", "isGateway": true, "ipam": {"type": "host-local"}});
     configure_plugins(&docker.sandbox, "plain", &[bridge]);
     let plain = ["--subnet=10.96.0.0/24", "--opt=conflist=plain"];
-    create_cni(&docker, "dockers", &plain);
+    create_cni(docker, "dockers", &plain);
     docker.run("ours", "c1", &["--ip=10.95.0.77"]);
     docker.run("ours", "c2", &[]);
     docker.run("dockers", "d1", &[]);
@@ -153,23 +155,25 @@ fn a_network_with_addresses_of_dockers_has_these() {
         assert!(inside.contains(&docker.address(network, from)), "{inside}");
     }
     let by_docker = [docker.address("ours", "c1"), docker.address("ours", "c2")];
-    assert_eq!(reserved(&docker), by_docker.into());
+    assert_eq!(reserved(docker), by_docker.into());
     docker.says("rm --force c1 c2 d1 d2");
     docker.says("network rm ours dockers");
-    assert_nothing_left(&docker);
+    docker.sweep();
+    assert_nothing_left(docker);
 }
 
 #[test]
 fn what_cannot_be_plumbed_is_refused_and_leaves_nothing() {
-    needs!("bridge", "/sbin/ip");
+    needs!("bridge", "static", "/sbin/ip");
     let Some(docker) = start(&[]) else {
         return;
     };
+    let docker = &docker;
     let without = "network create --driver=ipam-delegated --ipam-driver=null x";
     assert!(docker.refuses(without).contains("give -o conflist=NAME"));
     let unknown = format!("{without} --opt=conflist=nobody");
     assert!(docker.refuses(&unknown).contains("has the name \"nobody\""));
-    create(&docker, "net", &["--ipam-driver=null"]);
+    create(docker, "net", &["--ipam-driver=null"]);
     let file = docker.sandbox.conf_dir().join("web.conflist");
     let list = fs::read_to_string(&file).unwrap();
     let mut broken: Value = serde_json::from_str(&list).unwrap();
@@ -180,15 +184,15 @@ fn what_cannot_be_plumbed_is_refused_and_leaves_nothing() {
     fs::write(&file, broken.to_string()).unwrap();
     let said = docker.refuses("run --rm --network=net test /bin/true");
     assert!(said.contains("network web: fails: not today"), "{said}");
-    assert_nothing_left(&docker);
+    assert_nothing_left(docker);
     fs::remove_file(docker.sandbox.plugins().join("fails")).unwrap();
     let said = docker.refuses("run --rm --network=net test /bin/true");
     assert!(
         said.contains("network web: fails: no such plugin in"),
         "{said}"
     );
-    assert_nothing_left(&docker);
+    assert_nothing_left(docker);
     fs::write(&file, list).unwrap();
     docker.says("run --rm --network=net test /bin/ping -c1 10.95.0.1");
-    assert_nothing_left(&docker);
+    assert_nothing_left(docker);
 }
