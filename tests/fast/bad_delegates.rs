@@ -28,7 +28,7 @@ fn a_chain_that_is_no_list_of_names_is_refused_except_by_del_and_gc() {
         }
         // There is no record, so no delegate is undone.
         for command in ["DEL", "GC"] {
-            let output = sandbox.call("ipam-delegated", command, &config).run();
+            let output = sandbox.run(command, &config);
             output.nothing();
             for word in words.iter().chain(&["WARN"]) {
                 assert!(output.stderr.contains(word), "{word}: {output:?}");
@@ -96,7 +96,7 @@ fn each_failure_of_a_delegate_has_its_code_and_leaves_nothing_reserved() {
     // The details name a file that can't be executed.
     let mut config = good(&sandbox);
     config["ipam"]["delegates"] = json!(["not-executable"]);
-    let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
+    let error = sandbox.run("ADD", &config).error();
     let details = error["details"].as_str().unwrap();
     assert!(
         details.contains(not_executable.to_str().unwrap()),

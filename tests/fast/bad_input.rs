@@ -39,9 +39,7 @@ pub(crate) fn gets(sandbox: &Sandbox, call: Call, code: u64, words: &[&str]) {
 fn the_configuration_that_these_tests_break_is_valid() {
     let sandbox = Sandbox::default();
     for command in ["STATUS", "ADD", "GC", "DEL"] {
-        let output = sandbox
-            .call("ipam-delegated", command, &good(&sandbox))
-            .run();
+        let output = sandbox.run(command, &good(&sandbox));
         assert!(output.status.success(), "{command}: {output:?}");
     }
 }
@@ -105,7 +103,7 @@ fn ten_megabytes_of_configuration_are_handed_on_whole() {
     config.as_object_mut().unwrap().remove("prevResult");
     config["ipam"]["delegates"] = json!(["ipam-ds-ranges", "ipam-da-host-local"]);
     config["padding"] = json!("x".repeat(10 << 20));
-    let output = sandbox.call("ipam-delegated", "ADD", &config).run();
+    let output = sandbox.run("ADD", &config);
     assert_eq!(output.ips(), ["10.7.0.2"]);
     config["ipam"]["delegates"] = json!(["size"]);
     let size = sandbox

@@ -25,38 +25,7 @@ fn an_invalid_range_is_refused_by_the_selector_and_by_the_chain() {
 }
 
 #[test]
-fn a_request_that_no_pool_serves_is_refused() {
-    let sandbox = Sandbox::default();
-    let call = |key: &str, ips: Value| {
-        let mut config = good(&sandbox);
-        match key {
-            "args.cni.ips" => config["args"] = json!({"cni": {"ips": ips}}),
-            _ => config["runtimeConfig"] = json!({"ips": ips}),
-        }
-        sandbox.call("ipam-delegated", "ADD", &config)
-    };
-    for key in ["args.cni.ips", "runtimeConfig.ips"] {
-        for (ips, element, value) in [
-            (json!(["10.8.0.5"]), "[0]", "10.8.0.5"),
-            (json!(["10.7.0.5", "10.7.0.6"]), "[1]", "10.7.0.6"),
-            (json!([5]), "[0]", "`5`"),
-        ] {
-            let place = format!("{key}{element}");
-            gets(&sandbox, call(key, ips), 7, &[&place, value]);
-        }
-        // The gateway is in the pool, but is never given.
-        let gateway = call(key, json!(["10.7.0.1"]));
-        gets(&sandbox, gateway, 7, &["10.7.0.1", "gateway"]);
-    }
-    let config = good(&sandbox);
-    let call = sandbox
-        .call("ipam-delegated", "ADD", &config)
-        .env("CNI_ARGS", "IP=10.8.0.5");
-    gets(&sandbox, call, 7, &["CNI_ARGS", "10.8.0.5"]);
-}
-
-#[test]
-fn an_allocator_refuses_invalid_pools_routes_and_paths() {
+fn an_allocator_refuses_invalid_pools_and_paths() {
     let sandbox = Sandbox::default();
     let add = |keys: &[(&str, Value)]| {
         let mut config = good(&sandbox);
@@ -72,18 +41,12 @@ fn an_allocator_refuses_invalid_pools_routes_and_paths() {
     let overlapping = json!([{"subnet": "10.7.0.0/24"}, {"subnet": "10.7.0.0/25"}]);
     let file = sandbox.root().join("a-file");
     fs::write(&file, "").unwrap();
-    let routes = json!([{"dst": "x"}]);
     for (call, code, words) in [
         (add(&[]), 7, ["prevResult.pools", "missing"]),
         (
             add(&[("pools", overlapping)]),
             7,
             ["prevResult.pools[1]", "overlaps"],
-        ),
-        (
-            add(&[("pools", pool()), ("ipam.routes", routes)]),
-            7,
-            ["ipam.routes[0].dst", "\"x\""],
         ),
         (
             add(&[("pools", pool()), ("ipam.dataDir", json!(5))]),

@@ -1,5 +1,5 @@
-//! A border is moved between two pools again and again, in `poolsDir` and in the conflist, with
-//! containers on both sides, while ADDs are stopped between selector and allocator.
+//! A border is moved between two pools again and again, with containers on both sides, while ADDs are
+//! stopped between selector and allocator.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,8 +24,6 @@ const SIDES: [&str; 2] = ["low", "high"];
 /// A network whose pools `low` and `high` share a subnet.
 struct Network {
     sandbox: Sandbox,
-    /// True if the pools are in a file of `poolsDir`, false if they are in the conflist.
-    is_in_folder: bool,
     /// The highest address of the pool `low`, in its last byte.
     border: u8,
     /// Containers that run, with their addresses.
@@ -33,12 +31,11 @@ struct Network {
 }
 
 impl Network {
-    fn new(is_in_folder: bool) -> Self {
+    fn new() -> Self {
         let sandbox = Sandbox::default().with_script("gate", GATE);
         fs::create_dir(sandbox.root().join("pools.d")).unwrap();
         Self {
             sandbox,
-            is_in_folder,
             border: 0,
             running: BTreeMap::new(),
         }
@@ -55,22 +52,15 @@ impl Network {
     /// Moves the border, for all calls from now on.
     fn move_border(&mut self, to: u8) {
         self.border = to;
-        if self.is_in_folder {
-            let file = self.sandbox.root().join("pools.d/pools.json");
-            let new = file.with_extension("new");
-            fs::write(&new, json!({"pools": self.pools()}).to_string()).unwrap();
-            fs::rename(new, file).unwrap();
-        }
+        let file = self.sandbox.root().join("pools.d/pools.json");
+        let new = file.with_extension("new");
+        fs::write(&new, json!({"pools": self.pools()}).to_string()).unwrap();
+        fs::rename(new, file).unwrap();
     }
 
     fn call(&self, command: &str, container: &str, side: &str) -> Call {
         let rules = SIDES.map(|side| json!({"when": {"SIDE": side}, "pools": [side]}));
-        let mut ipam = json!({"rules": rules});
-        if self.is_in_folder {
-            ipam["poolsDir"] = json!(self.sandbox.root().join("pools.d"));
-        } else {
-            ipam["pools"] = self.pools();
-        }
+        let ipam = json!({"rules": rules, "poolsDir": self.sandbox.root().join("pools.d")});
         let chain = ["ipam-ds-rules", "gate", "ipam-da-host-local"];
         let config = self.sandbox.config("1.1.0", &chain, &ipam);
         let call = self.sandbox.chain_call(command, container, &config);
@@ -108,8 +98,10 @@ impl Network {
     }
 }
 
-fn attack(is_in_folder: bool) {
-    let mut network = Network::new(is_in_folder);
+#[test]
+fn no_border_that_is_moved_gives_an_address_twice() {
+    needs!("/usr/bin/jq");
+    let mut network = Network::new();
     network.move_border(30);
     for (round, border) in [10, 50, 25, 35, 5, 55, 30].into_iter().enumerate() {
         let name = |kind: &str, side: &str| format!("{kind}-{round}-{side}");
@@ -144,16 +136,4 @@ fn attack(is_in_folder: bool) {
     }
     network.verify();
     assert!(network.sandbox.records("testnet").is_empty());
-}
-
-#[test]
-fn no_border_that_is_moved_in_the_folder_of_pools_gives_an_address_twice() {
-    needs!("/usr/bin/jq");
-    attack(true);
-}
-
-#[test]
-fn no_border_that_is_moved_in_the_conflist_gives_an_address_twice() {
-    needs!("/usr/bin/jq");
-    attack(false);
 }

@@ -83,17 +83,14 @@ fn a_delegate_that_cannot_be_ended_is_named_and_recorded() {
     );
     assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
     // A DEL also names it, and succeeds once the delegate has ended.
-    let error = sandbox.call("ipam-delegated", "DEL", &config).run().error();
+    let error = sandbox.run("DEL", &config).error();
     assert!(
         error["msg"].as_str().unwrap().contains(pid.trim()),
         "{error}"
     );
     freezer.write("freezer.state", "THAWED");
     wait_for(|| sandbox.processes().is_empty());
-    sandbox
-        .call("ipam-delegated", "DEL", &config)
-        .run()
-        .nothing();
+    sandbox.run("DEL", &config).nothing();
     assert!(sandbox.records("testnet").is_empty());
     assert!(sandbox.reserved("testnet").is_empty());
 }

@@ -9,7 +9,7 @@ fn a_delegate_may_succeed_on_del_without_a_result() {
         .with_script("silent", "exit 0")
         .with_script("chatty", "echo deleted.");
     let config = sandbox.config("1.0.0", &["silent", "chatty"], &json!({}));
-    let output = sandbox.call("ipam-delegated", "DEL", &config).run();
+    let output = sandbox.run("DEL", &config);
     output.nothing();
     // Its unreadable output causes a warning.
     assert!(
@@ -76,23 +76,13 @@ fn without_cni_command_each_plugin_prints_its_usage() {
 #[test]
 fn del_without_add_and_twice_succeeds() {
     let sandbox = Sandbox::default();
-    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
-    let config = sandbox.config("1.0.0", &["ipam-ds-ranges", "ipam-da-host-local"], &ipam);
-    sandbox
-        .call("ipam-delegated", "DEL", &config)
-        .run()
-        .nothing();
+    let config = sandbox.config_of_ranges("1.0.0");
+    sandbox.run("DEL", &config).nothing();
     // No folder is left, either.
     assert!(!sandbox.data_dir().exists());
-    sandbox
-        .call("ipam-delegated", "ADD", &config)
-        .run()
-        .result();
+    sandbox.run("ADD", &config).result();
     for _ in 0..2 {
-        sandbox
-            .call("ipam-delegated", "DEL", &config)
-            .run()
-            .nothing();
+        sandbox.run("DEL", &config).nothing();
         assert!(sandbox.reserved("testnet").is_empty());
     }
     // The namespace in CNI_NETNS may not exist any more.
@@ -113,7 +103,7 @@ fn delegates_that_print_a_lot_before_they_read_do_not_block() {
     );
     let mut config = sandbox.config("1.0.0", &["big"], &json!({}));
     config["padding"] = json!("z".repeat(300_000));
-    let output = sandbox.call("ipam-delegated", "ADD", &config).run();
+    let output = sandbox.run("ADD", &config);
     assert_eq!(output.result()["a"].as_str().unwrap().len(), 300_000);
     assert_eq!(output.stderr.len(), 300_000);
 }
@@ -123,10 +113,7 @@ fn delegates_need_not_read_stdin() {
     let sandbox = Sandbox::default().with_script("deaf", "exec <&-; echo '{}'");
     let mut config = sandbox.config("1.0.0", &["deaf"], &json!({}));
     config["padding"] = json!("z".repeat(300_000));
-    sandbox
-        .call("ipam-delegated", "ADD", &config)
-        .run()
-        .result();
+    sandbox.run("ADD", &config).result();
 }
 
 #[test]

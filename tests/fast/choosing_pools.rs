@@ -29,10 +29,7 @@ fn add(sandbox: &Sandbox, config: &Value, namespace: &str, pod: &str) -> Output 
 #[test]
 fn each_replica_has_the_address_of_its_number_and_nobody_else_one_of_the_range() {
     let (sandbox, config) = example("\"index\"");
-    sandbox
-        .call("ipam-delegated", "STATUS", &config)
-        .run()
-        .nothing();
+    sandbox.run("STATUS", &config).nothing();
     let add = |pod: &str| add(&sandbox, &config, "shop", pod);
     assert_eq!(add("db-3").ips(), ["10.86.0.23"]);
     assert_eq!(add("db-0").ips(), ["10.86.0.20"]);
@@ -130,10 +127,7 @@ fn a_full_pool_overflows_into_the_next_and_all_are_counted_when_they_are_full() 
     }
     assert_eq!(sandbox.reserved("pools"), ["10.87.1.6"]);
     config["cni.dev/valid-attachments"] = json!([]);
-    sandbox
-        .call("ipam-delegated", "GC", &config)
-        .run()
-        .nothing();
+    sandbox.run("GC", &config).nothing();
     assert_eq!(sandbox.reserved("pools"), [""; 0]);
 }
 

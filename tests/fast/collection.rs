@@ -54,9 +54,7 @@ fn a_forgotten_attachment_is_freed_though_the_allocator_knows_no_gc() {
 #[test]
 fn a_container_of_another_runtime_is_kept_while_its_namespace_is_there() {
     let sandbox = Sandbox::default();
-    let ranges = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
-    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
-    let config = sandbox.config("1.1.0", &delegates, &ranges);
+    let config = sandbox.config_of_ranges("1.1.0");
     let add = |container: &str, netns: &str| {
         let call = sandbox.chain_call("ADD", container, &config);
         call.env("CNI_NETNS", netns).run().result();
@@ -172,9 +170,7 @@ esac"#;
 #[test]
 fn what_is_no_record_is_named_and_keeps_no_gc_from_its_work() {
     let sandbox = Sandbox::default();
-    let ranges = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
-    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
-    let config = sandbox.config("1.1.0", &delegates, &ranges);
+    let config = sandbox.config_of_ranges("1.1.0");
     for kind in ["folder", "pipe", "link"] {
         let remembered = add(&sandbox, &config, "remembered").ips();
         add(&sandbox, &config, "forgotten").result();

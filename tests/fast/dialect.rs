@@ -27,7 +27,7 @@ fn with_member(config: &Value, member: &str) -> String {
 }
 
 fn call(sandbox: &Sandbox, command: &str, config: &Value) -> Output {
-    sandbox.call("ipam-delegated", command, config).run()
+    sandbox.run(command, config)
 }
 
 #[test]
@@ -116,6 +116,8 @@ fn broken(config: &Value) -> Vec<Value> {
         changed(|config| config["cniVersion"] = json!(1.0)),
         changed(|config| config["cniVersion"] = json!(null)),
         changed(|config| config["ipam"]["ranges"] = json!("10.7.0.0/24")),
+        changed(|config| config["ipam"]["ranges"][0][0]["subnet"] = json!("10.8.0.0/24")),
+        changed(|config| config["ipam"]["dataDir"] = json!("/nowhere")),
         changed(|config| config["ipam"]["routes"] = json!(7)),
         changed(|config| config["ipam"]["delegates"] = json!(null)),
         changed(|config| config["ipam"]["delegates"] = json!("ipam-ds-ranges")),
@@ -153,6 +155,11 @@ fn del_and_gc_go_by_the_record_whatever_the_configuration_says() {
             assert_eq!(left, (vec![], vec![]), "{plugin} {command} {broken}");
         }
     }
+    assert_eq!(call(&sandbox, "ADD", &config).ips().len(), 1);
+    let mut itself = config;
+    itself["ipam"]["delegates"] = json!(["ipam-delegated"]);
+    call(&sandbox, "DEL", &itself).nothing();
+    assert!(sandbox.reserved("testnet").is_empty() && sandbox.records("testnet").is_empty());
 }
 
 #[test]

@@ -56,19 +56,16 @@ fn what_was_found_on_add_counts_until_del_whatever_the_delegate_does() {
     ] {
         let sandbox = sandbox(found);
         let mut config = config(&sandbox, &CHAIN, &by_rack());
-        let added = sandbox.chain_call("ADD", "c1", &config).run().result();
+        let added = sandbox.run("ADD", &config).result();
         sandbox.chain_call("ADD", "c2", &config).run().result();
         sandbox.write_executable("ipam-df-rack", &format!("#!/bin/sh\n{later}\n"));
         config["prevResult"] = added;
-        sandbox.chain_call("CHECK", "c1", &config).run().nothing();
-        sandbox.chain_call("DEL", "c1", &config).run().nothing();
+        sandbox.run("CHECK", &config).nothing();
+        sandbox.run("DEL", &config).nothing();
         assert_eq!(sandbox.reserved("pools"), ["10.7.0.3"], "{later}");
         config.as_object_mut().unwrap().remove("prevResult");
         config["cni.dev/valid-attachments"] = json!([]);
-        sandbox
-            .call("ipam-delegated", "GC", &config)
-            .run()
-            .nothing();
+        sandbox.run("GC", &config).nothing();
         assert_eq!(sandbox.reserved("pools"), [""; 0], "{later}");
         assert_eq!(sandbox.records("testnet"), [""; 0]);
     }
@@ -89,7 +86,7 @@ esac"#,
     let delegates = ["ipam-df-rack", "ipam-ds-own", "ipam-da-host-local"];
     let mut config = config(&sandbox, &delegates, &json!([]));
     config["ipam"]["result"] = json!("merge");
-    let result = sandbox.chain_call("ADD", "c1", &config).run().result();
+    let result = sandbox.run("ADD", &config).result();
     assert_eq!(harness::answer_of(&result), ["10.7.0.2"]);
     assert_eq!((result.get("facts"), result.get("pools")), (None, None));
 }
@@ -98,7 +95,7 @@ esac"#,
 fn a_fact_that_is_no_text_is_refused_by_name() {
     let sandbox = sandbox(r#"{"ips":[],"facts":{"rack":7}}"#);
     let config = config(&sandbox, &CHAIN, &by_rack());
-    let refused = sandbox.chain_call("ADD", "c1", &config).run();
+    let refused = sandbox.run("ADD", &config);
     refused.refused(7, "prevResult.facts.rack: invalid type: integer `7`");
 }
 
@@ -124,7 +121,7 @@ fn the_nodes_name_chooses_the_pool_without_a_delegate() {
     assert_eq!(add("c2", &config).ips(), ["10.7.0.2"]);
     config["ipam"]["node"] = json!(7);
     add("c3", &config).refused(7, "ipam.node: invalid type: integer `7`");
-    let status = sandbox.call("ipam-delegated", "STATUS", &config).run();
+    let status = sandbox.run("STATUS", &config);
     status.refused(7, "ipam.node");
 }
 

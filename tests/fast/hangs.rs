@@ -33,8 +33,7 @@ fn nothing_is_left(sandbox: &Sandbox) {
 fn del_leaves_nothing(sandbox: &Sandbox, config: &Value) {
     assert!(sandbox.reserved("testnet").is_empty());
     assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
-    let del = sandbox.call("ipam-delegated", "DEL", config);
-    del.run().nothing();
+    sandbox.run("DEL", config).nothing();
     nothing_is_left(sandbox);
 }
 
@@ -44,7 +43,7 @@ fn a_delegate_past_its_time_is_ended_with_its_whole_group() {
     let is_ended = |script, timeout| {
         let sandbox = Sandbox::default().with_script("hangs", script);
         let config = config(&sandbox, "hangs", &json!({ "delegateTimeout": timeout }));
-        let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
+        let error = sandbox.run("ADD", &config).error();
         assert_eq!(error["code"], 11);
         assert_eq!(
             error["msg"],
@@ -166,10 +165,7 @@ fn a_result_that_nobody_hears_is_undone() {
 fn is_refused_by_processes_that_stay(sandbox: &Sandbox, command: &str, config: &Value) {
     let before = sandbox.processes();
     assert!(!before.is_empty(), "the delegate goes on");
-    let error = sandbox
-        .call("ipam-delegated", command, config)
-        .run()
-        .error();
+    let error = sandbox.run(command, config).error();
     assert_eq!(error["code"], 11, "{command}: {error}");
     let msg = error["msg"].as_str().unwrap();
     for line in &before {
@@ -229,10 +225,7 @@ fn an_add_that_cannot_be_undone_in_time_fails_and_stays_recorded() {
         assert!(error.to_string().contains("fails"), "{error}");
         assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"], "{error}");
         assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"], "{error}");
-        sandbox
-            .call("ipam-delegated", "DEL", &config)
-            .run()
-            .nothing();
+        sandbox.run("DEL", &config).nothing();
         nothing_is_left(&sandbox);
     };
     thread::scope(|scope| {

@@ -51,10 +51,7 @@ fn add_prints_prev_result_byte_for_byte() {
 fn check_and_del_succeed_without_output_and_change_nothing() {
     let sandbox = Sandbox::default();
     let mut config = config(&sandbox, &json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]}));
-    let result = sandbox
-        .call("ipam-delegated", "ADD", &config)
-        .run()
-        .result();
+    let result = sandbox.run("ADD", &config).result();
     config["prevResult"] = result;
     for command in ["CHECK", "DEL", "DEL"] {
         call(&sandbox, command, &config).nothing();
@@ -88,10 +85,7 @@ fn without_a_result_to_pass_on_add_and_check_are_refused() {
     for command in ["ADD", "CHECK"] {
         for prev_result in [None, Some(json!(null))] {
             config["prevResult"] = prev_result.unwrap_or_default();
-            let error = call(&sandbox, command, &config).error();
-            assert_eq!(error["code"], 7, "{error}");
-            let msg = error["msg"].as_str().unwrap();
-            assert!(msg.contains("prevResult is missing"), "{msg}");
+            call(&sandbox, command, &config).refused(7, "prevResult is missing");
         }
         config["prevResult"] = json!(["10.1.0.2"]);
         let error = call(&sandbox, command, &config).error();

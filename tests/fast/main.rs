@@ -41,7 +41,6 @@ mod sticky;
 mod traces;
 mod undo;
 mod unknown_directories;
-mod valid_attachments;
 mod verbose_log;
 mod version_negotiation;
 

@@ -27,10 +27,7 @@ fn executed(sandbox: &Sandbox, config: &Value) -> Vec<String> {
     let options = ["-f", "-s", "999", "-e", "trace=execve"];
     let call = sandbox.call("ipam-delegated", "ADD", config);
     call.traced(&trace, &options).run().result();
-    sandbox
-        .call("ipam-delegated", "DEL", config)
-        .run()
-        .nothing();
+    sandbox.run("DEL", config).nothing();
     let trace = fs::read_to_string(trace).unwrap();
     trace
         .lines()
@@ -187,7 +184,7 @@ fn a_panic_is_the_delegates_failure_and_stays_recorded_until_the_del() {
     }
     let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/29"}]]});
     let config = sandbox.config("1.1.0", &chain, &ipam);
-    let output = sandbox.call("ipam-delegated", "ADD", &config).run();
+    let output = sandbox.run("ADD", &config);
     let error = output.error();
     assert_eq!(error["code"], 199, "{error}");
     assert_eq!(
@@ -203,8 +200,7 @@ fn a_panic_is_the_delegates_failure_and_stays_recorded_until_the_del() {
     assert_eq!(sandbox.reserved("testnet"), [""; 0]);
     // Nobody knows how far it has got.
     assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
-    let del = sandbox.call("ipam-delegated", "DEL", &config);
-    del.run().nothing();
+    sandbox.run("DEL", &config).nothing();
     assert_eq!(sandbox.records("testnet"), [""; 0]);
 }
 
@@ -229,7 +225,7 @@ fn an_executed_selectors_result_is_recorded_before_the_allocator_runs() {
         wait_for_record(&sandbox, "10.1.0.0/24");
         running.kill();
         drop(lock);
-        let del = sandbox.call("ipam-delegated", "DEL", &config).run();
+        let del = sandbox.run("DEL", &config);
         assert!(del.status.success(), "{form:?}: {del:?}");
         assert_eq!(sandbox.reserved("testnet"), [""; 0], "{form:?}");
         assert_eq!(sandbox.records("testnet"), [""; 0], "{form:?}");
@@ -256,8 +252,7 @@ fn sigterm_ends_the_wait_for_a_lock() {
         assert_eq!(output.code(), 106, "{form:?}: {output:?}");
         assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"], "{form:?}");
         // A process was killed, and the one file has given up by itself.
-        let del = sandbox.call("ipam-delegated", "DEL", &config);
-        del.run().nothing();
+        sandbox.run("DEL", &config).nothing();
         assert_eq!(sandbox.records("testnet"), ["first:eth0.json"], "{form:?}");
     };
     thread::scope(|scope| {

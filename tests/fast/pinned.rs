@@ -51,28 +51,6 @@ fn a_pinned_address_waits_for_its_container_whatever_the_order() {
 }
 
 #[test]
-fn a_second_container_of_one_rule_is_refused_and_the_first_is_named() {
-    let sandbox = Sandbox::default();
-    let config = config(&sandbox);
-    assert_eq!(
-        run(&sandbox, "ADD", &config, "first", "a").ips(),
-        ["10.30.0.1"]
-    );
-    let error = run(&sandbox, "ADD", &config, "first", "b").error();
-    assert_eq!(error["code"], 111);
-    assert_eq!(
-        error["msg"],
-        "ipam-da-host-local: 10.30.0.1, requested of pool db (10.30.0.1-10.30.0.6), \
-         is reserved already to a eth0 on network testnet"
-    );
-    run(&sandbox, "DEL", &config, "first", "a").nothing();
-    assert_eq!(
-        run(&sandbox, "ADD", &config, "first", "b").ips(),
-        ["10.30.0.1"]
-    );
-}
-
-#[test]
 fn an_address_that_is_pinned_while_somebody_has_it_waits_until_it_is_free() {
     let sandbox = Sandbox::default();
     let pinned = config(&sandbox);

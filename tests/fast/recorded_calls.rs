@@ -1,143 +1,99 @@
 //! Calls `ipam-ds-rules` as runtimes do, with the recorded calls of `testdata/calls`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use harness::{Call, Node, Output, Sandbox, needs, repository};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// The delegates of each chain.
 const DELEGATES: [&str; 2] = ["ipam-ds-rules", "ipam-da-host-local"];
 
-/// A recorded ADD, the conditions on its facts (each with a variant that doesn't hold), and the
-/// expected address.
-type Recorded = (
-    &'static str,
-    Vec<(&'static str, Value, Value)>,
-    &'static str,
-);
+/// The recorded ADDs: the address that each gets, and the conditions on its facts, each with a variant
+/// that doesn't hold.
+fn adds() -> BTreeMap<String, Recorded> {
+    let all = json!({
+        "podman-add": {"ip": "10.77.0.2", "facts": {
+            "K8S_POD_NAME": ["web", "we"],
+            // podman passes no namespace.
+            "K8S_POD_NAMESPACE": [null, "*"],
+            "containerID": ["e0506d7163c8*", "e0506d7163c8"],
+            "ifname": ["eth?", "eth"],
+            "network": ["mynet", "podman"],
+        }},
+        // `--ip`
+        "podman-add-with-address-and-namespace": {"ip": "10.77.0.9", "facts": {
+            "K8S_POD_NAME": [["web", "db"], ["web", "d"]],
+            "K8S_POD_NAMESPACE": ["prod", {"not": "prod"}],
+        }},
+        // ctr passes the container's name only in its ID, and no annotation.
+        "ctr-add": {"ip": "10.77.0.2", "facts": {
+            "containerID": ["prod-*", "default-*"],
+            "K8S_POD_NAME": [null, "db-0"],
+            "annotation:ipam/pool": [null, "db"],
+            "label:pool": [null, "web"],
+        }},
+        "containerd-pod-add": {"ip": "10.77.0.2", "facts": {
+            "K8S_POD_NAMESPACE": ["default", "kube-*"],
+            "K8S_POD_NAME": ["nginx-*", {"not": "nginx-*"}],
+            "K8S_POD_UID": ["hdishd83djaidwnduwk28bcsb", null],
+            "annotation:failpoint.cni.containerd.io/confpath": ["/tmp/*.json", null],
+        }},
+        "containerd-pod-add-without-capability": {"ip": "10.77.0.2", "facts": {
+            "K8S_POD_NAME": ["nginx-sandbox", "nginx"],
+            "annotation:failpoint.cni.containerd.io/confpath": [null, "*"],
+        }},
+        "cri-o-pod-add": {"ip": "10.77.0.2", "facts": {
+            "K8S_POD_NAMESPACE": ["redhat.test.crio", "redhat?"],
+            "K8S_POD_NAME": ["podsandbox1", "podsandbox2"],
+            "annotation:owner": ["hmeng", "HMENG"],
+            "annotation:com.example.test": ["sandbox annotation", "sandbox"],
+        }},
+        "nomad-add": {"ip": "10.77.0.2", "facts": {
+            "NOMAD_JOB_ID": ["mock-*", "mock"],
+            "NOMAD_GROUP_NAME": ["web", "db"],
+            "NOMAD_NAMESPACE": [{"not": "dev"}, "dev"],
+            "NOMAD_REGION": ["global", null],
+            "NOMAD_ALLOC_ID": ["7cd08c6c-86c8-0bfa-f7ca-338466447711", ""],
+            "containerID": ["7cd08c6c-86c8-0bfa-f7ca-338466447711", "mock-service"],
+        }},
+        "nomad-add-with-cni-args": {"ip": "10.77.0.2", "facts": {
+            "first_arg": ["example", "example_2"],
+            "new_arg": ["example_*", null],
+            "FIRST_ARG": [null, "example"],
+        }},
+        "nomad-add-with-transparent-proxy": {"ip": "10.77.0.2", "facts": {
+            "extra_arg": ["example", null],
+            "CONSUL_IPTABLES_CONFIG": ["{*192.168.1.117*}", null],
+            "NOMAD_JOB_ID": ["mock-service", null],
+        }},
+        // Nomad omits values with a semicolon.
+        "nomad-add-with-invalid-job-id": {"ip": "10.77.0.2", "facts": {
+            "NOMAD_JOB_ID": [null, "*"],
+            "NOMAD_NAMESPACE": [null, "*"],
+            "NOMAD_GROUP_NAME": ["web", null],
+        }},
+    });
+    serde_json::from_value(all).unwrap()
+}
 
-fn adds() -> Vec<Recorded> {
-    let pod = "annotation:failpoint.cni.containerd.io/confpath";
-    let nomad = "7cd08c6c-86c8-0bfa-f7ca-338466447711";
-    vec![
-        (
-            "podman-add",
-            vec![
-                ("K8S_POD_NAME", json!("web"), json!("we")),
-                // podman passes no namespace.
-                ("K8S_POD_NAMESPACE", json!(null), json!("*")),
-                ("containerID", json!("e0506d7163c8*"), json!("e0506d7163c8")),
-                ("ifname", json!("eth?"), json!("eth")),
-                ("network", json!("mynet"), json!("podman")),
-            ],
-            "10.77.0.2",
-        ),
-        (
-            "podman-add-with-address-and-namespace",
-            vec![
-                ("K8S_POD_NAME", json!(["web", "db"]), json!(["web", "d"])),
-                ("K8S_POD_NAMESPACE", json!("prod"), json!({"not": "prod"})),
-            ],
-            // `--ip`
-            "10.77.0.9",
-        ),
-        (
-            "ctr-add",
-            vec![
-                // ctr passes the container's name only in its ID, and no annotation.
-                ("containerID", json!("prod-*"), json!("default-*")),
-                ("K8S_POD_NAME", json!(null), json!("db-0")),
-                ("annotation:ipam/pool", json!(null), json!("db")),
-                ("label:pool", json!(null), json!("web")),
-            ],
-            "10.77.0.2",
-        ),
-        (
-            "containerd-pod-add",
-            vec![
-                ("K8S_POD_NAMESPACE", json!("default"), json!("kube-*")),
-                ("K8S_POD_NAME", json!("nginx-*"), json!({"not": "nginx-*"})),
-                (
-                    "K8S_POD_UID",
-                    json!("hdishd83djaidwnduwk28bcsb"),
-                    json!(null),
-                ),
-                (pod, json!("/tmp/*.json"), json!(null)),
-            ],
-            "10.77.0.2",
-        ),
-        (
-            "containerd-pod-add-without-capability",
-            vec![
-                ("K8S_POD_NAME", json!("nginx-sandbox"), json!("nginx")),
-                (pod, json!(null), json!("*")),
-            ],
-            "10.77.0.2",
-        ),
-        (
-            "cri-o-pod-add",
-            vec![
-                (
-                    "K8S_POD_NAMESPACE",
-                    json!("redhat.test.crio"),
-                    json!("redhat?"),
-                ),
-                ("K8S_POD_NAME", json!("podsandbox1"), json!("podsandbox2")),
-                ("annotation:owner", json!("hmeng"), json!("HMENG")),
-                (
-                    "annotation:com.example.test",
-                    json!("sandbox annotation"),
-                    json!("sandbox"),
-                ),
-            ],
-            "10.77.0.2",
-        ),
-        (
-            "nomad-add",
-            vec![
-                ("NOMAD_JOB_ID", json!("mock-*"), json!("mock")),
-                ("NOMAD_GROUP_NAME", json!("web"), json!("db")),
-                ("NOMAD_NAMESPACE", json!({"not": "dev"}), json!("dev")),
-                ("NOMAD_REGION", json!("global"), json!(null)),
-                ("NOMAD_ALLOC_ID", json!(nomad), json!("")),
-                ("containerID", json!(nomad), json!("mock-service")),
-            ],
-            "10.77.0.2",
-        ),
-        (
-            "nomad-add-with-cni-args",
-            vec![
-                ("first_arg", json!("example"), json!("example_2")),
-                ("new_arg", json!("example_*"), json!(null)),
-                ("FIRST_ARG", json!(null), json!("example")),
-            ],
-            "10.77.0.2",
-        ),
-        (
-            "nomad-add-with-transparent-proxy",
-            vec![
-                ("extra_arg", json!("example"), json!(null)),
-                (
-                    "CONSUL_IPTABLES_CONFIG",
-                    json!("{*192.168.1.117*}"),
-                    json!(null),
-                ),
-                ("NOMAD_JOB_ID", json!("mock-service"), json!(null)),
-            ],
-            "10.77.0.2",
-        ),
-        (
-            // Nomad omits values with a semicolon.
-            "nomad-add-with-invalid-job-id",
-            vec![
-                ("NOMAD_JOB_ID", json!(null), json!("*")),
-                ("NOMAD_NAMESPACE", json!(null), json!("*")),
-                ("NOMAD_GROUP_NAME", json!("web"), json!(null)),
-            ],
-            "10.77.0.2",
-        ),
-    ]
+/// A recorded ADD.
+#[derive(Deserialize)]
+struct Recorded {
+    ip: String,
+    facts: BTreeMap<String, [Value; 2]>,
+}
+
+impl Recorded {
+    /// The conditions that hold, but for this fact.
+    fn conditions(&self, but_for: Option<&str>) -> Value {
+        let condition = |(fact, [holds, doesnt]): (&String, &[Value; 2])| {
+            let is_other = but_for == Some(fact);
+            (fact.clone(), if is_other { doesnt } else { holds }.clone())
+        };
+        self.facts.iter().map(condition).collect()
+    }
 }
 
 /// The recorded DELs, each with its ADD.
@@ -190,38 +146,27 @@ fn each_recorded_call_is_replayed() {
         .filter_map(|name| name.strip_suffix(".json").map(str::to_owned))
         .collect();
     let adds = adds();
-    let replayed = adds.iter().map(|(name, ..)| *name);
-    let replayed: BTreeSet<String> = replayed
-        .chain(DELS.map(|(del, _)| del))
-        .map(str::to_owned)
-        .collect();
+    let dels = DELS.map(|(del, _)| del.to_owned());
+    let replayed: BTreeSet<String> = adds.into_keys().chain(dels).collect();
     assert_eq!(files, replayed);
 }
 
 #[test]
 fn a_runtimes_facts_lead_to_the_pool() {
-    for (name, conditions, address) in adds() {
+    for (name, add) in adds() {
         let sandbox = Sandbox::default();
-        let all: Value = conditions
-            .into_iter()
-            .map(|(fact, condition, _)| (fact.to_owned(), condition))
-            .collect();
-        let result = replay(&sandbox, name, &chosen_when(&all)).result();
-        assert_eq!(harness::answer_of(&result), [address], "{name}");
-        assert_eq!(sandbox.reserved("pools"), [address], "{name}");
+        let result = replay(&sandbox, &name, &chosen_when(&add.conditions(None))).result();
+        assert_eq!(harness::answer_of(&result), [&*add.ip], "{name}");
+        assert_eq!(sandbox.reserved("pools"), [&*add.ip], "{name}");
     }
 }
 
 #[test]
 fn one_fact_that_differs_leads_to_the_next_rule() {
-    for (name, conditions, _) in adds() {
-        for (fact, _, otherwise) in &conditions {
+    for (name, add) in adds() {
+        for fact in add.facts.keys() {
             let sandbox = Sandbox::default();
-            let all = conditions.iter().map(|(other, condition, _)| {
-                let condition = if other == fact { otherwise } else { condition };
-                ((*other).to_owned(), condition.clone())
-            });
-            let output = replay(&sandbox, name, &chosen_when(&all.collect()));
+            let output = replay(&sandbox, &name, &chosen_when(&add.conditions(Some(fact))));
             // The address that podman requested is in no other pool.
             if name == "podman-add-with-address-and-namespace" {
                 assert_eq!(output.error()["code"], 7, "{name}: {fact}");
@@ -240,12 +185,8 @@ fn a_del_with_less_than_its_add_releases_the_address() {
     let adds = adds();
     for (del, add) in DELS {
         let sandbox = Sandbox::default();
-        let (_, conditions, _) = adds.iter().find(|(name, ..)| *name == add).unwrap();
-        let all = conditions
-            .iter()
-            .map(|(fact, condition, _)| ((*fact).to_owned(), condition.clone()));
         // Without the facts, no rule holds.
-        let rules = json!([{"when": all.collect::<Value>(), "pools": ["chosen"]}]);
+        let rules = json!([{"when": adds[add].conditions(None), "pools": ["chosen"]}]);
         replay(&sandbox, add, &rules).result();
         assert_eq!(sandbox.reserved("pools").len(), 1, "{add}");
         replay(&sandbox, del, &rules).nothing();

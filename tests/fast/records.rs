@@ -3,7 +3,7 @@
 use std::fs;
 
 use harness::{Node, Sandbox, needs};
-use serde_json::{Value, json};
+use serde_json::json;
 
 mod files;
 
@@ -25,13 +25,13 @@ fn a_selector_whose_back_end_is_gone_does_not_keep_the_address() {
     let sandbox = sandbox();
     let delegates = ["ipam-ds-backend", "ipam-da-host-local"];
     let mut config = sandbox.config("1.0.0", &delegates, &json!({}));
-    let added = sandbox.chain_call("ADD", "c1", &config).run().result();
+    let added = sandbox.run("ADD", &config).result();
     sandbox.chain_call("ADD", "c2", &config).run().result();
     assert_eq!(sandbox.reserved("pools"), ["10.9.0.2", "10.9.0.3"]);
     fs::remove_dir(sandbox.root().join("backend")).unwrap();
 
     config["prevResult"] = added;
-    let output = sandbox.chain_call("DEL", "c1", &config).run();
+    let output = sandbox.run("DEL", &config);
     output.nothing();
     assert!(output.stderr.contains("the back end is gone"), "{output:?}");
     assert_eq!(sandbox.reserved("pools"), ["10.9.0.3"]);
@@ -57,14 +57,14 @@ fn a_delegate_that_holds_no_address_keeps_the_record_until_it_has_let_go() {
     let sandbox = Sandbox::default().with_script("names", NAMES);
     let chain = ["names", "ipam-ds-ranges", "ipam-da-host-local"];
     let config = sandbox.config_of_one_range("1.1.0", &chain, &json!({}));
-    sandbox.chain_call("ADD", "c1", &config).run().result();
+    sandbox.run("ADD", &config).result();
     fs::write(sandbox.root().join("away"), "").unwrap();
-    let error = sandbox.chain_call("DEL", "c1", &config).run().error();
+    let error = sandbox.run("DEL", &config).error();
     assert_eq!(error["code"], 11, "{error}");
     assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
     assert!(sandbox.reserved("testnet").is_empty());
     fs::remove_file(sandbox.root().join("away")).unwrap();
-    sandbox.chain_call("DEL", "c1", &config).run().nothing();
+    sandbox.run("DEL", &config).nothing();
     assert!(sandbox.records("testnet").is_empty() && !sandbox.root().join("held").exists());
 }
 
@@ -77,8 +77,7 @@ fn namespace_at(node: &Node, path: &str) {
 fn an_attachment_whose_network_namespace_is_gone_is_undone_and_added_anew() {
     needs!("root");
     let sandbox = Sandbox::default();
-    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
-    let config = sandbox.config("1.0.0", &["ipam-ds-ranges", "ipam-da-host-local"], &ipam);
+    let config = sandbox.config_of_ranges("1.0.0");
     let node = Node::new();
     let path = sandbox.root().join("netns");
     let path = path.to_str().unwrap();
@@ -106,31 +105,4 @@ fn an_attachment_whose_network_namespace_is_gone_is_undone_and_added_anew() {
     let call = sandbox.call("ipam-delegated", "ADD", &config).run_on(&node);
     assert_eq!(call.ips(), ["10.1.0.4"]);
     assert_eq!(sandbox.reserved("testnet"), ["10.1.0.4"]);
-}
-
-#[test]
-fn del_needs_nothing_of_todays_configuration() {
-    let sandbox = Sandbox::default();
-    let pools = json!([{"name": "blue", "space": "one", "subnet": "10.1.0.0/24"}]);
-    let ipam = json!({"pools": pools});
-    let config = |delegates: &[&str], ipam: &Value| sandbox.config("1.1.0", delegates, ipam);
-    let chain = ["ipam-ds-static", "ipam-da-host-local"];
-    let elsewhere = sandbox.root().join("elsewhere");
-    for (delegates, today) in [
-        (&chain[..], json!({"pools": pools, "dataDir": elsewhere})),
-        (
-            &chain[..],
-            json!({"pools": [{"name": "blue", "space": "two", "subnet": "10.2.0.0/24"}]}),
-        ),
-        // The chain itself, and no list of names.
-        (&["ipam-delegated"][..], json!({})),
-        (&[][..], json!({})),
-    ] {
-        let added = sandbox.chain_call("ADD", "c1", &config(&chain, &ipam));
-        added.run().result();
-        let today = config(delegates, &today);
-        sandbox.chain_call("DEL", "c1", &today).run().nothing();
-        assert!(sandbox.reserved("one").is_empty() && sandbox.reserved("blue").is_empty());
-        assert!(sandbox.records("testnet").is_empty());
-    }
 }

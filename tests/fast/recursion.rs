@@ -13,10 +13,7 @@ fn is_refused(sandbox: &Sandbox, delegates: &[&str]) {
         let mut config = sandbox.config("1.1.0", delegates, &json!({}));
         config["cni.dev/valid-attachments"] = json!([]);
         config["prevResult"] = json!({"ips": []});
-        let error = sandbox
-            .call("ipam-delegated", command, &config)
-            .run()
-            .error();
+        let error = sandbox.run(command, &config).error();
         let msg = error["msg"].as_str().unwrap();
         // An executable of all plugins may have been called by a name that it doesn't know.
         let is_refused = error["code"] == 7
@@ -55,7 +52,7 @@ fn ipam_delegated_under_another_name_is_no_delegate_of_its_own() {
 fn a_delegate_that_calls_it_back_is_refused() {
     let sandbox = sandbox().with_script("calls-back", "exec \"${0%/*}/ipam-delegated\"");
     let config = sandbox.config("1.1.0", &["calls-back", "marks"], &json!({}));
-    let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
+    let error = sandbox.run("ADD", &config).error();
     assert_eq!(error["code"], 7);
     let msg = error["msg"].as_str().unwrap();
     assert!(

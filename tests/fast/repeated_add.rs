@@ -9,12 +9,9 @@ use serde_json::{Value, json};
 
 use harness::waiting::{held_lock, wait_for, wait_until_the_lock_is_wanted};
 
-const CHAIN: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
-
 fn sandbox() -> (Sandbox, Value) {
     let sandbox = Sandbox::default().with_reference("host-local");
-    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
-    let config = sandbox.config("1.0.0", &CHAIN, &ipam);
+    let config = sandbox.config_of_ranges("1.0.0");
     (sandbox, config)
 }
 
@@ -31,7 +28,7 @@ fn a_second_add_without_a_record_costs_an_address_that_one_del_gives_back() {
         }
         assert_eq!(add("c1").ips(), ["10.1.0.3"], "{damage}");
         fs::remove_dir_all(sandbox.state_dir()).unwrap();
-        let del = sandbox.chain_call("DEL", "c1", &config).run();
+        let del = sandbox.run("DEL", &config);
         del.nothing();
         assert!(sandbox.reserved("testnet").is_empty(), "{damage}");
     }
@@ -125,7 +122,7 @@ fn a_record_that_could_not_be_completed_is_removed_before_the_answer() {
     wait_for(|| is_answering() && sandbox.records("testnet").is_empty());
     // It waits for its reader: a kill leaves no record by which the ADD would be undone.
     assert_eq!(running.output().ips(), ["10.1.0.2"]);
-    sandbox.chain_call("DEL", "c1", &config).run().nothing();
+    sandbox.run("DEL", &config).nothing();
     // One that can't be removed would be used against a container that runs.
     let options = ["-e", NO_SPACE, "-e", "inject=unlinkat:error=EIO:when=1"];
     let add = add().traced(Path::new("/dev/null"), &options);
@@ -147,7 +144,7 @@ fn an_add_whose_answer_is_not_read_keeps_the_attachment_until_it_is_undone() {
     let record = sandbox.state_dir().join("testnet/c1:eth0.json");
     wait_for(|| fs::read_to_string(&record).is_ok_and(|text| text.contains("\"added\"")));
     for command in ["DEL", "ADD"] {
-        let error = sandbox.chain_call(command, "c1", &config).run().error();
+        let error = sandbox.run(command, &config).error();
         assert_eq!(error["code"], 11, "{command}: {error}");
         let process = format!("process {} (ipam-", running.id());
         assert!(error["msg"].as_str().unwrap().contains(&process), "{error}");
@@ -168,7 +165,7 @@ fn only_the_rollback_of_a_failed_add_says_that_it_is_one() {
         .with_script("notes", &first)
         .with_script("fails", last);
     let config = sandbox.config("1.0.0", &["notes", "fails"], &json!({}));
-    let run = |command| sandbox.call("ipam-delegated", command, &config).run();
+    let run = |command| sandbox.run(command, &config);
     let log = || fs::read_to_string(sandbox.root().join("log")).unwrap();
     assert_eq!(run("ADD").code(), 103);
     run("DEL").nothing();

@@ -164,19 +164,6 @@ fn a_pool_of_an_earlier_selector_that_overlaps_the_catalogue_is_refused() {
 }
 
 #[test]
-fn a_del_that_says_nothing_releases_all_pools_of_the_add() {
-    let sandbox = Sandbox::default();
-    let mut config = sandbox.config("1.1.0", &CHAIN, &catalogue());
-    config["ipam"]["rules"] = json!([{"pools": ["${annotation:p}", "web6"]}]);
-    config["runtimeConfig"] = json!({"io.kubernetes.cri.pod-annotations": {"p": "db"}});
-    sandbox.pod_call("ADD", &config, "dev", "p").run().result();
-    fs::remove_dir_all(sandbox.state_dir()).unwrap();
-    config["runtimeConfig"] = json!({"io.kubernetes.cri.pod-annotations": {"p": "web"}});
-    sandbox.pod_call("DEL", &config, "dev", "p").run().nothing();
-    assert_eq!(sandbox.reserved("pools"), [""; 0]);
-}
-
-#[test]
 fn check_finds_an_address_of_a_pool_that_was_renamed() {
     let sandbox = Sandbox::default();
     let ipam = json!({"pools": {"old": {"subnet": "10.1.0.0/24"}}, "rules": [{"pools": ["old"]}]});

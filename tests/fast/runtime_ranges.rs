@@ -49,7 +49,7 @@ fn status_without_ranges_is_refused_unless_the_runtime_may_give_some() {
         json!({"ipRanges": false, "ips": true}),
     ] {
         config["capabilities"] = capabilities;
-        let status = sandbox.call("ipam-delegated", "STATUS", &config).run();
+        let status = sandbox.run("STATUS", &config);
         status.refused(7, "ipam.ranges is missing or empty");
     }
     // ADD is refused in the same way, for any container.
@@ -61,7 +61,7 @@ fn status_without_ranges_is_refused_unless_the_runtime_may_give_some() {
         let delegates = ["ipam-ds-static", "ipam-da-host-local"];
         let config = sandbox.config("1.1.0", &delegates, &ipam);
         for command in ["ADD", "STATUS"] {
-            let output = sandbox.call("ipam-delegated", command, &config).run();
+            let output = sandbox.run(command, &config);
             output.refused(7, text);
         }
     }

@@ -19,9 +19,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 fn call(sandbox: &Sandbox, command: &str) -> Output {
-    sandbox
-        .call("ipam-delegated", command, &config(sandbox))
-        .run()
+    sandbox.run(command, &config(sandbox))
 }
 
 #[test]
@@ -77,7 +75,7 @@ fn a_relative_folder_is_refused() {
     for key in ["stateDir", "dataDir"] {
         let mut config = config(&sandbox);
         config["ipam"][key] = json!("some/folder");
-        let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
+        let error = sandbox.run("ADD", &config).error();
         assert_eq!(error["code"], 7, "{error}");
         let msg = error["msg"].as_str().unwrap();
         assert!(

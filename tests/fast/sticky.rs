@@ -81,12 +81,12 @@ fn a_pool_with_an_owner_is_refused_by_name_and_status_says_so_if_each_rule_has_o
     let why =
         "prevResult.pools[0].owner: ipam-da-host-local keeps no address for \"pods/prod/web\"";
     run(&sandbox, "ADD", &config, Some("web"), "c1").refused(7, why);
-    let status = sandbox.call("ipam-delegated", "STATUS", &config).run();
+    let status = sandbox.run("STATUS", &config);
     assert!(!status.status.success(), "{status:?}");
     assert!(status.stdout.contains("owner"), "{status:?}");
     let of_web = json!({"when": {"NAME": "web"}, "pools": ["pool"], "owner": "pods/prod/web"});
     config["ipam"]["rules"] = json!([of_web, {"pools": ["pool"]}]);
     run(&sandbox, "ADD", &config, Some("other"), "c2").result();
-    let status = sandbox.call("ipam-delegated", "STATUS", &config).run();
+    let status = sandbox.run("STATUS", &config);
     assert!(status.status.success(), "{status:?}");
 }

@@ -75,14 +75,13 @@ fn a_chained_main_plugin_gets_and_releases_only_what_its_own_chain_has_made() {
     let delegates = ["ipam-ds-ranges", ALLOCATOR];
     let two = json!({"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.2", "rangeEnd": "10.1.0.3"});
     let first = sandbox.config("1.1.0", &delegates, &json!({"ranges": [[two]]}));
-    let made = sandbox.call("ipam-delegated", "ADD", &first).run().result();
+    let made = sandbox.run("ADD", &first).result();
     let mut second = first.clone();
     second["ipam"]["stateDir"] = json!(sandbox.root().join("second"));
     second["prevResult"] = made;
     second["prevResult"]["interfaces"] = json!([{"name": "veth1"}]);
     second["prevResult"]["routes"] = json!([{"dst": "10.9.0.0/16"}]);
-    let call =
-        |command: &str, config: &Value| sandbox.call("ipam-delegated", command, config).run();
+    let call = |command: &str, config: &Value| sandbox.run(command, config);
     let result = call("ADD", &second).result();
     assert_eq!(harness::answer_of(&result), ["10.1.0.3"]);
     assert!(result.get("interfaces").is_none(), "{result}");
@@ -105,7 +104,7 @@ fn what_a_selector_prints_on_del_takes_no_address_from_the_allocator() {
         .with_script("fails", "[ $CNI_COMMAND = ADD ] && exit 1; exit 0");
     let failing = ["ipam-ds-simple", ALLOCATOR, "fails"];
     let config = sandbox.config("1.0.0", &failing, &json!({}));
-    sandbox.call("ipam-delegated", "ADD", &config).run().error();
+    sandbox.run("ADD", &config).error();
     assert_eq!(sandbox.reserved("pools"), [""; 0]);
     assert_eq!(sandbox.records("testnet"), [""; 0]);
     // Nobody reads the answer.
@@ -157,7 +156,7 @@ fn what_an_allocator_could_not_undo_stays_recorded_for_the_del() {
     assert!(details.contains("not released"), "{error}");
     assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
     assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
-    sandbox.chain_call("DEL", "c1", &config).run().nothing();
+    sandbox.run("DEL", &config).nothing();
     assert!(sandbox.reserved("testnet").is_empty());
     assert!(sandbox.records("testnet").is_empty());
 }

@@ -11,34 +11,19 @@ fn a_network_of_the_newest_version_runs_debians_plugins() {
     let mut config = sandbox.config("1.1.0", &["ipam-ds-ranges", "host-local"], &ipam);
     // Without the chain, it refuses the version.
     assert_eq!(sandbox.call("host-local", "ADD", &config).run().code(), 1);
-    let result = sandbox
-        .call("ipam-delegated", "ADD", &config)
-        .run()
-        .result();
+    let result = sandbox.run("ADD", &config).result();
     assert_eq!(result["cniVersion"], "1.1.0");
     assert_eq!(
         result["ips"],
         json!([{"address": "10.1.0.2/24", "gateway": "10.1.0.1"}])
     );
     config["prevResult"] = result;
-    sandbox
-        .call("ipam-delegated", "CHECK", &config)
-        .run()
-        .nothing();
-    sandbox
-        .call("ipam-delegated", "STATUS", &config)
-        .run()
-        .nothing();
+    sandbox.run("CHECK", &config).nothing();
+    sandbox.run("STATUS", &config).nothing();
     config["cni.dev/valid-attachments"] = json!([{"containerID": "c1", "ifname": "eth0"}]);
-    sandbox
-        .call("ipam-delegated", "GC", &config)
-        .run()
-        .nothing();
+    sandbox.run("GC", &config).nothing();
     assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
-    sandbox
-        .call("ipam-delegated", "DEL", &config)
-        .run()
-        .nothing();
+    sandbox.run("DEL", &config).nothing();
     assert!(sandbox.reserved("testnet").is_empty());
 }
 
@@ -71,10 +56,7 @@ fn a_delegate_is_asked_for_its_versions_once_and_called_with_the_highest_common_
     let delegates = ["ipam-ds-ranges", "ipam-da-host-local", "old", "old"];
     let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]], "result": "merge"});
     let mut config = sandbox.config("1.1.0", &delegates, &ipam);
-    let result = sandbox
-        .call("ipam-delegated", "ADD", &config)
-        .run()
-        .result();
+    let result = sandbox.run("ADD", &config).result();
     assert_eq!(
         result["ips"],
         json!([{"address": "10.1.0.2/24", "gateway": "10.1.0.1"}, {"address": "fd00::7/64"}])
@@ -95,10 +77,7 @@ fn a_delegate_is_asked_for_its_versions_once_and_called_with_the_highest_common_
         ("STATUS", &["STATUS", "VERSION"]),
         ("DEL", &["DEL", "VERSION", "DEL", "DEL"]),
     ] {
-        sandbox
-            .call("ipam-delegated", command, &config)
-            .run()
-            .nothing();
+        sandbox.run(command, &config).nothing();
         let calls = log(&sandbox);
         let commands: Vec<&str> = calls.iter().map(|(command, _)| command.as_str()).collect();
         assert_eq!(commands, expected);
@@ -115,10 +94,7 @@ fn gc_asks_a_delegate_once_for_all_attachments_that_are_gone() {
     }
     log(&sandbox);
     config["cni.dev/valid-attachments"] = json!([]);
-    sandbox
-        .call("ipam-delegated", "GC", &config)
-        .run()
-        .nothing();
+    sandbox.run("GC", &config).nothing();
     let commands: Vec<String> = log(&sandbox)
         .into_iter()
         .map(|(command, _)| command)
