@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use harness::{Call, Node, Output, REFERENCE_PLUGINS, Sandbox, answer_of, needs};
+use harness::{Call, Node, Output, REFERENCE_PLUGINS, Sandbox, needs};
 use serde_json::{Value, json};
 
 use harness::{blocks, document};
@@ -158,23 +158,6 @@ impl Libcni {
 fn stand_in(body: &str) -> Sandbox {
     let debians = format!("{REFERENCE_PLUGINS}/bridge");
     Sandbox::default().with_script("bridge", &body.replace("DEBIANS", &debians))
-}
-
-#[test]
-fn containers_come_and_go_behind_debians_bridge() {
-    needs!("root", "bridge");
-    let libcni = Libcni::new("1.0.0", Sandbox::default());
-    let result = libcni.add("c1");
-    assert_eq!(answer_of(&result), ["10.77.0.2"]);
-    assert_eq!(result["interfaces"].as_array().unwrap().len(), 3);
-    libcni.add("c2");
-    libcni.node.sh("ip netns exec c1 ping -c 1 -W 5 10.77.0.3");
-    libcni.check("c1");
-    libcni.del("c1");
-    assert_eq!(libcni.reserved(), ["10.77.0.3"]);
-    // With a conflist of 1.0.0, libcni collects only the attachments in its cache.
-    assert!(libcni.gc(&[]).is_empty());
-    assert!(libcni.reserved().is_empty());
 }
 
 #[test]

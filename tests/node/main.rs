@@ -12,8 +12,6 @@ mod merged;
 mod on_a_bridge;
 mod probe;
 mod reference_delegates;
-mod with_containerd;
-mod with_host_local;
 mod with_podman;
 
 harness::print_left_out_at_the_end!();

@@ -68,14 +68,8 @@ fn two_allocators_that_ignore_each_other_are_merged() {
     let answer = |result: &str| {
         let mut config = sandbox.config("1.0.0", &["static", "host-local"], &ipam);
         config["ipam"]["result"] = json!(result);
-        let added = sandbox
-            .call("ipam-delegated", "ADD", &config)
-            .run()
-            .result();
-        sandbox
-            .call("ipam-delegated", "DEL", &config)
-            .run()
-            .nothing();
+        let added = sandbox.run("ADD", &config).result();
+        sandbox.run("DEL", &config).nothing();
         added
     };
     // By default, the result is the last delegate's.
@@ -96,6 +90,6 @@ fn two_allocators_that_ignore_each_other_are_merged() {
     let mut config = sandbox.config("1.0.0", &["host-local", "static"], &ipam);
     config["ipam"]["addresses"] = json!([{"address": "nonsense"}]);
     config["ipam"]["result"] = json!("merge");
-    sandbox.call("ipam-delegated", "ADD", &config).run().error();
+    sandbox.run("ADD", &config).error();
     assert!(sandbox.reserved("testnet").is_empty());
 }

@@ -102,18 +102,3 @@ fn a_flat_network_needs_no_gateway() {
     network.call("DEL", "c1", Some(&c1)).nothing();
     assert!(network.reservations().is_empty());
 }
-
-#[test]
-fn a_full_pool_fails_the_main_plugin_with_our_error() {
-    needs!("root", "bridge");
-    let network = Network::new(&json!([[{"subnet": "10.1.0.0/30"}]]));
-    network.call("ADD", "c1", None).result();
-    let error = network.call("ADD", "c2", None).error();
-    assert_eq!(error["code"], 11);
-    let msg = error["msg"].as_str().unwrap();
-    assert!(
-        msg.contains("ipam-da-host-local") && msg.contains("no address left: all 1"),
-        "{error}"
-    );
-    assert_eq!(network.reservations(), [held("10.1.0.2", "c1")]);
-}

@@ -341,14 +341,8 @@ fn a_bridge_is_asked_once_somebody_is_connected() {
         wire.call("DEL", "c2").run_on(&wire.node).nothing();
     }
     wire.add("c2").result();
-    let error = wire.add("c3").error();
-    assert_eq!(error["code"], 115, "{error}");
-    assert!(
-        error["msg"]
-            .as_str()
-            .unwrap()
-            .contains("10.9.0.3 is in use on the wire of br7")
-    );
+    wire.add("c3")
+        .refused(115, "10.9.0.3 is in use on the wire of br7");
 }
 
 #[test]
