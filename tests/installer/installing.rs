@@ -115,9 +115,6 @@ fn a_foreign_file_forbids_an_installation_and_all_stays_as_it_was() {
 fn a_foreign_conflist_or_catalogue_forbids_the_installation_of_the_plugins_too() {
     let installation = Installation::default();
     let release = installation.release("1.0.0");
-    let from = installation.path("config");
-    fs::create_dir(&from).unwrap();
-    fs::write(from.join("10-mine.json"), "{}").unwrap();
     for (kind, file) in [
         ("pools", "cni/ipam.d/10-mine.json"),
         ("pools", "cni/ipam.d/20-theirs.json"),
@@ -126,7 +123,7 @@ fn a_foreign_conflist_or_catalogue_forbids_the_installation_of_the_plugins_too()
         let file = installation.path(file);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(&file, "{}").unwrap();
-        let from = format!("--{kind}-from={}", from.display());
+        let from = installation.config(kind, &[("10-mine.json", "{}")]);
         let output = installation.call(&release, &["--once", &from]).run();
         assert_eq!(output.status.code(), Some(1));
         let said = &output.stderr;
@@ -140,10 +137,7 @@ fn a_foreign_conflist_or_catalogue_forbids_the_installation_of_the_plugins_too()
 #[test]
 fn an_executable_of_the_image_that_does_not_end_is_ended() {
     let installation = Installation::default();
-    let from = installation.path("config");
-    fs::create_dir(&from).unwrap();
-    fs::write(from.join("10-a.json"), "{}").unwrap();
-    let from = format!("--pools-from={}", from.display());
+    let from = installation.config("pools", &[("10-a.json", "{}")]);
     let refused = |release: &Path, path: &Path, script: &str| {
         fs::remove_file(path).unwrap();
         write_executable(path, script);
@@ -168,16 +162,10 @@ fn a_refused_configuration_leaves_the_conflists_folder_untouched() {
     let installation = Installation::default();
     let release = installation.release("1.0.0");
     let net = installation.path("cni/net.d");
-    let from = installation.path("config");
     fs::create_dir_all(&net).unwrap();
-    fs::create_dir(&from).unwrap();
-    fs::write(
-        from.join("10-a.conflist"),
-        r#"{"cniVersion": "1.0.0", "name": "a b"}"#,
-    )
-    .unwrap();
+    let list = r#"{"cniVersion": "1.0.0", "name": "a b"}"#;
+    let from = installation.config("conflists", &[("10-a.conflist", list)]);
     let before = fs::metadata(&net).unwrap().modified().unwrap();
-    let from = format!("--conflists-from={}", from.display());
     let output = installation.call(&release, &["--once", &from]).run();
     assert_eq!(output.status.code(), Some(1));
     assert!(output.stderr.contains("a b"), "{}", output.stderr);
@@ -192,8 +180,6 @@ fn a_new_catalogue_is_checked_with_the_conflist_that_reads_it() {
     let plugins = installation.sandbox.plugins();
     fs::create_dir(&plugins).unwrap();
     write_executable(&plugins.join("bridge"), "#!/bin/sh\n");
-    let from = installation.path("config");
-    fs::create_dir(&from).unwrap();
     let ipam = json!({
         "type": "ipam-delegated", "delegates": ["ipam-ds-rules", "ipam-da-host-local"],
         "pools": {"all": {"subnet": "10.1.0.0/24"}},
@@ -203,14 +189,10 @@ fn a_new_catalogue_is_checked_with_the_conflist_that_reads_it() {
     });
     let bridge = json!({"type": "bridge", "ipam": ipam});
     let list = json!({"cniVersion": "1.0.0", "name": "mynet", "plugins": [bridge]});
-    fs::create_dir(from.join("pools")).unwrap();
-    fs::create_dir(from.join("conflists")).unwrap();
-    fs::write(from.join("conflists/10-mynet.conflist"), list.to_string()).unwrap();
-    let [pools, conflists] =
-        ["pools", "conflists"].map(|kind| format!("--{kind}-from={}", from.join(kind).display()));
+    let conflists = installation.config("conflists", &[("10-mynet.conflist", &list.to_string())]);
     let install = |pool: &str| {
-        let rules = json!({"rules": [{"pools": [pool]}]});
-        fs::write(from.join("pools/20-rules.json"), rules.to_string()).unwrap();
+        let rules = json!({"rules": [{"pools": [pool]}]}).to_string();
+        let pools = installation.config("pools", &[("20-rules.json", &rules)]);
         installation
             .call(&release, &["--once", &pools, &conflists])
             .run()

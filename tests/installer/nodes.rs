@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use harness::{Call, PLUGINS, Sandbox, TOOL, installer_executable, one_inode, unmarked};
+use harness::{Call, PLUGINS, Sandbox, TOOL, installer_executable, one_inode};
 use serde_json::{Value, json};
 
 use crate::keeping::mount;
@@ -199,18 +199,6 @@ fn a_node_that_the_catalogue_does_not_name_gets_neither_pools_nor_a_conflist_but
 }
 
 #[test]
-fn without_configmaps_the_plugins_alone_are_installed() {
-    let node = KubernetesNode::new("worker-1");
-    for name in ["pools", "conflists", "storage"] {
-        node.mount(name, &BTreeMap::new());
-    }
-    node.install();
-    one_inode(&node.path("opt/cni/bin"));
-    assert_eq!(fs::read_dir(node.path("etc/cni/net.d")).unwrap().count(), 0);
-    assert!(!node.path("etc/cni/ipam.d").exists());
-}
-
-#[test]
 fn a_second_interface_has_its_own_catalogue() {
     let node = KubernetesNode::with("worker-2", "conflists.yaml", Some(STORAGE));
     node.install();
@@ -230,65 +218,6 @@ fn a_second_interface_has_its_own_catalogue() {
         .unwrap();
     assert!((150..=199).contains(&last), "{address}");
     assert_eq!(definition["metadata"]["name"], "storage");
-}
-
-#[test]
-fn a_wrong_catalogue_leaves_the_one_in_use_and_names_file_and_key() {
-    let node = KubernetesNode::with("worker-1", "conflists.yaml", None);
-    let pools = config_map("pools.yaml");
-    node.install();
-    let used = node.path("etc/cni/ipam.d");
-    let content = || {
-        let read = |name: &str| fs::read_to_string(used.join(name)).unwrap();
-        ["10-pools.json", "20-rules.json"].map(read)
-    };
-    let before = content();
-    let wrong = [
-        r#"{"rules": [{"pools": ["nobody"]}]}"#,
-        r#"{"rules": [{"pools": ["rest"]}], "pools": {"more": {"subnet": "10.244.1.0/25"}}}"#,
-        r#"{"rules": [{"pool": ["rest"]}]}"#,
-        "{",
-    ];
-    for text in wrong {
-        let mut wrong = pools.clone();
-        wrong.insert("20-rules.json".to_owned(), text.to_owned());
-        node.mount("pools", &wrong);
-        let output = node.installer(&["--once"]).run();
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(
-            output.stderr.contains("20-rules.json: "),
-            "{}",
-            output.stderr
-        );
-        assert_eq!(content(), before);
-    }
-    // A file that a person has written stays, and is named.
-    node.mount("pools", &pools);
-    fs::write(used.join("99-mine.json"), "{}").unwrap();
-    let mut more = pools.clone();
-    more.insert("30-more.json".to_owned(), "{}".to_owned());
-    node.mount("pools", &more);
-    let output = node.installer(&["--once"]).run();
-    assert!(output.stderr.contains("99-mine.json"), "{}", output.stderr);
-    assert_eq!(content(), before);
-}
-
-#[test]
-fn two_networks_of_one_catalogue_take_its_changed_ranges_together() {
-    let node = KubernetesNode::with("worker-1", "conflists.yaml", None);
-    let mut conflists = config_map("conflists.yaml");
-    let second = conflists["10-tenants.conflist"].replace("\"tenants\"", "\"second\"");
-    let second = second.replace("cni0", "cni1");
-    conflists.insert("20-second.conflist".to_owned(), second);
-    node.mount("conflists", &conflists);
-    let mut pools = config_map("pools.yaml");
-    node.install();
-    let wider = pools["10-pools.on.worker-1.json"].replace("10.244.1.99", "10.244.1.98");
-    pools.insert("10-pools.on.worker-1.json".to_owned(), wider.clone());
-    node.mount("pools", &pools);
-    node.install();
-    let used = fs::read_to_string(node.path("etc/cni/ipam.d/10-pools.json")).unwrap();
-    assert_eq!(unmarked(&used), wider);
 }
 
 #[test]

@@ -28,21 +28,15 @@ impl World {
     }
 
     fn write_pools(&self, subnet: &str) {
-        let from = self.installation.path("config");
-        fs::create_dir_all(&from).unwrap();
         let pools = format!(r#"{{"pools": {{"all": {{"subnet": "{subnet}"}}}}}}"#);
-        fs::write(from.join("10-pools.json"), pools).unwrap();
-        fs::write(
-            from.join("20-rules.json"),
-            r#"{"rules": [{"pools": ["all"]}]}"#,
-        )
-        .unwrap();
+        let rules = r#"{"rules": [{"pools": ["all"]}]}"#;
+        let files = [("10-pools.json", &*pools), ("20-rules.json", rules)];
+        self.installation.config("pools", &files);
     }
 
     fn words(&self) -> Vec<String> {
-        let from = self.installation.path("config");
         vec![
-            format!("--pools-from={}", from.display()),
+            self.installation.config("pools", &[]),
             "--node=worker-1".to_owned(),
             format!("--service-account={}", self.server.account().display()),
         ]

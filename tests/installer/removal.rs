@@ -61,13 +61,11 @@ fn a_container_that_starts_during_a_removal_keeps_its_plugins_and_its_conflist()
     let plugins = installation.sandbox.plugins();
     fs::create_dir_all(&plugins).unwrap();
     write_executable(&plugins.join("bridge"), "#!/bin/sh\n");
-    let (data, from) = (installation.path("data"), installation.path("config"));
+    let data = installation.path("data");
     let list = json!({"cniVersion": "1.0.0", "name": "mynet", "plugins": [{"type": "bridge", "ipam": {
         "type": "ipam-delegated", "delegates": ["ipam-ds-ranges", "ipam-da-host-local"],
         "ranges": [[{"subnet": "10.1.0.0/24"}]], "dataDir": data, "stateDir": installation.path("state")}}]});
-    fs::create_dir_all(&from).unwrap();
-    fs::write(from.join("10-mynet.conflist"), list.to_string()).unwrap();
-    let from = format!("--conflists-from={}", from.display());
+    let from = installation.config("conflists", &[("10-mynet.conflist", &list.to_string())]);
     let install = || installation.call(&release, &["--once", &from]).run();
     install().nothing();
     let net = installation.path("cni/net.d");
@@ -113,10 +111,7 @@ fn a_container_that_starts_during_a_removal_keeps_its_plugins_and_its_conflist()
 fn a_removal_leaves_what_it_has_not_installed_and_names_each() {
     let installation = Installation::default();
     let release = installation.release("1.0.0");
-    let from = installation.path("config");
-    fs::create_dir(&from).unwrap();
-    fs::write(from.join("10-pools.json"), r#"{"pools": {}}"#).unwrap();
-    let from = format!("--pools-from={}", from.display());
+    let from = installation.config("pools", &[("10-pools.json", r#"{"pools": {}}"#)]);
     installation
         .call(&release, &["--once", &from])
         .run()

@@ -25,6 +25,15 @@ fn executable(top: &Path) -> Vec<u8> {
     fs::read(top.join("bin").join(ORCHESTRATOR)).unwrap()
 }
 
+/// Checks that an executable is loaded without another file, to which PT_INTERP or PT_DYNAMIC would
+/// lead.
+#[track_caller]
+pub(crate) fn assert_static(path: &Path) {
+    let types = segment_types(&fs::read(path).unwrap());
+    assert!(types.contains(&1), "nothing to load: {types:?}");
+    assert!(!types.contains(&2) && !types.contains(&3), "{types:?}");
+}
+
 fn output(command: &mut Command) -> Option<String> {
     let output = command.output().ok()?;
     let text = String::from_utf8(output.stdout).unwrap();
@@ -60,11 +69,7 @@ fn the_plugins_are_one_executable_that_needs_no_other_file() {
         one_inode(&bin);
         let mode = fs::metadata(bin.join(ORCHESTRATOR)).unwrap().permissions();
         assert_eq!(mode.mode() & 0o777, 0o755);
-        let elf = executable(&top);
-        // PT_INTERP and PT_DYNAMIC would refer to further files.
-        let types = segment_types(&elf);
-        assert!(types.contains(&1), "nothing to load: {types:?}");
-        assert!(!types.contains(&2) && !types.contains(&3), "{types:?}");
+        assert_static(&bin.join(ORCHESTRATOR));
     }
 }
 
@@ -80,8 +85,7 @@ fn ipamctl_is_in_sbin_with_its_pages_and_units_and_not_among_the_plugins() {
         let plugins = PLUGINS.into_iter().chain(network_plugins());
         assert_eq!(names, plugins.map(str::to_owned).collect());
         let tool = top.join("sbin").join(TOOL);
-        let types = segment_types(&fs::read(&tool).unwrap());
-        assert!(types.contains(&1) && !types.contains(&2) && !types.contains(&3));
+        assert_static(&tool);
         let help = output(Command::new(&tool).arg("--help")).unwrap();
         assert!(help.contains("gc"), "{help}");
         for file in [
@@ -117,11 +121,9 @@ fn only_the_plugins_of_engines_and_servers_have_a_network_client() {
                 _ => "application/json;as=PartialObjectMetadataList",
             };
             assert!(!contains(&one_file, client));
-            let elf = fs::read(top.join("bin").join(plugin)).unwrap();
-            assert!(contains(&elf, client), "{plugin}");
-            // PT_INTERP and PT_DYNAMIC would refer to further files.
-            let types = segment_types(&elf);
-            assert!(types.contains(&1) && !types.contains(&2) && !types.contains(&3));
+            let path = top.join("bin").join(plugin);
+            assert!(contains(&fs::read(&path).unwrap(), client), "{plugin}");
+            assert_static(&path);
         }
     }
 }
@@ -240,8 +242,7 @@ fn the_daemon_for_docker_is_static_and_comes_with_its_units() {
     needs!("dist");
     let (_folder, top) = extracted(Flavour::Normal);
     let daemon = top.join("sbin").join(DOCKER_DAEMON);
-    let types = segment_types(&fs::read(&daemon).unwrap());
-    assert!(!types.contains(&2) && !types.contains(&3), "{types:?}");
+    assert_static(&daemon);
     let version = output(Command::new(&daemon).arg("--version")).unwrap();
     let name = format!("{DOCKER_DAEMON} {} (", env!("CARGO_PKG_VERSION"));
     assert!(version.starts_with(&name), "{version}");
