@@ -129,102 +129,64 @@ fn what_the_runtime_requests_is_requested_of_the_pool_that_it_lies_in() {
 
 #[test]
 fn each_refusal_names_the_rule_and_the_value() {
-    let pinned = r#"[{"when":{"A":"1"},"pools":["a"],"ip":"10.0.0.5"},{"pools":["a"]}]"#;
-    for (rules, requests, message) in [
+    let few = [("A", "x"), ("ifname", "eth0")];
+    for (rules, message) in [
         (
             "[]",
-            &[][..],
-            "ipam.rules is missing or empty, and ipam.poolsDir has no rule: no pool is chosen (code 7)",
+            "ipam.rules is missing or empty, and ipam.poolsDir has no rule: no pool is chosen",
         ),
         (
             r#"[{"when":{"A":"1"},"pools":["a"]}]"#,
-            &[],
-            "no rule of ipam.rules and ipam.poolsDir holds for A=\"x\", ifname=\"eth0\" (code 7)",
+            "no rule of ipam.rules and ipam.poolsDir holds for A=\"x\", ifname=\"eth0\"",
         ),
         (
             r#"[{"pools":["${B}"]}]"#,
-            &[],
-            "ipam.rules[0].pools[0]: the fact B is missing; there are A=\"x\", ifname=\"eth0\" (code 7)",
-        ),
-        (
-            r#"[{"pools":["${A}"]}]"#,
-            &[],
-            "ipam.rules[0].pools[0]: there is no pool \"x\" in ipam.pools, and no ipam.poolsDir (code 7)",
-        ),
-        (
-            r#"[{"pools":["a"],"ip":"${A}"}]"#,
-            &[],
-            "ipam.rules[0].ip: \"x\" is no IP address (code 7)",
-        ),
-        (
-            r#"[{"pools":["a"],"ip":"10.0.1.${ifname}"}]"#,
-            &[],
-            "ipam.rules[0].ip: \"10.0.1.eth0\" is no IP address (code 7)",
-        ),
-        (
-            r#"[{"pools":["a","b"],"ips":["10.0.0.5","10.0.0.${B}"]}]"#,
-            &[],
-            "ipam.rules[0].ips[1]: 10.0.0.1 is the gateway of 10.0.0.0/24 (code 7)",
-        ),
-        (
-            r#"[{"pools":["a","b"],"ips":["10.0.0.5","10.0.0.${B}2"]}]"#,
-            &[],
-            "ipam.rules[0].ips[1]: 10.0.0.12 is in pool a, of which ipam.rules[0].ips[0] requests 10.0.0.5 (code 7)",
-        ),
-        (
-            r#"[{"pools":["b","${C}"]}]"#,
-            &[],
-            "ipam.rules[0].pools[1]: the pool \"b\" is chosen twice (code 7)",
-        ),
-        (
-            r#"[{"pools":["a"]}]"#,
-            &["10.0.0.1"],
-            "CNI_ARGS: 10.0.0.1 is the gateway of 10.0.0.0/24 (code 7)",
-        ),
-        (
-            r#"[{"pools":["a"],"ip":"10.0.0.5"}]"#,
-            &["10.0.0.6"],
-            "CNI_ARGS: 10.0.0.6 is in pool a, of which ipam.rules[0].ip requests 10.0.0.5 (code 7)",
-        ),
-        (
-            pinned,
-            &["10.0.0.5"],
-            "CNI_ARGS: 10.0.0.5 of pool a is pinned by another rule (code 111)",
-        ),
-        (
-            pinned,
-            &["10.9.0.5"],
-            "CNI_ARGS: 10.9.0.5 is in none of the pools of ipam.rules[1] (code 7)",
-        ),
-        (
-            r#"[{"pools":["lan"],"ip":"10.8.0.5"}]"#,
-            &["10.9.0.5"],
-            "CNI_ARGS: 10.9.0.5 is in none of the pools of ipam.rules[0]; of pool lan, ipam.rules[0].ip requests 10.8.0.5 (code 7)",
-        ),
-        (
-            r#"[{"when":{"A":"1"},"pools":["lan"],"ip":"192.0.2.5"},{"pools":["lan"]}]"#,
-            &["192.0.2.5"],
-            "CNI_ARGS: 192.0.2.5 of pool lan is pinned by another rule (code 111)",
-        ),
-        (
-            r#"[{"when":{"A":"1"},"pools":["lan"],"ip":"192.0.2.5"},{"pools":["lan"],"ip":"192.0.2.${five}"}]"#,
-            &[],
-            "ipam.rules[1].ip: 192.0.2.5 of pool lan is pinned by another rule (code 111)",
+            "ipam.rules[0].pools[0]: the fact B is missing; there are A=\"x\", ifname=\"eth0\"",
         ),
     ] {
-        let facts = if message.contains("there are") || message.contains("holds for") {
-            &[("A", "x"), ("ifname", "eth0")][..]
-        } else {
-            &[
-                ("A", "x"),
-                ("ifname", "eth0"),
-                ("B", "1"),
-                ("C", "b"),
-                ("five", "5"),
-            ]
-        };
-        let refused = pools(rules, facts, requests);
-        assert_eq!(refused.unwrap_err().lines().next(), Some(message));
+        let refused = pools(rules, &few, &[]).unwrap_err();
+        assert_eq!(
+            refused.lines().next(),
+            Some(&*format!("{message} (code 7)"))
+        );
+    }
+    let pinned = json!([{"when": {"A": "1"}, "pools": ["a"], "ip": "10.0.0.5"}, {"pools": ["a"]}]);
+    let pinned_of_lan = json!({"when": {"A": "1"}, "pools": ["lan"], "ip": "192.0.2.5"});
+    // The rules, what the runtime requests, and the message.
+    let refused = json!([
+        [[{"pools": ["${A}"]}], "",
+         "ipam.rules[0].pools[0]: there is no pool \"x\" in ipam.pools, and no ipam.poolsDir (code 7)"],
+        [[{"pools": ["a"], "ip": "${A}"}], "", "ipam.rules[0].ip: \"x\" is no IP address (code 7)"],
+        [[{"pools": ["a"], "ip": "10.0.1.${ifname}"}], "",
+         "ipam.rules[0].ip: \"10.0.1.eth0\" is no IP address (code 7)"],
+        [[{"pools": ["a", "b"], "ips": ["10.0.0.5", "10.0.0.${B}"]}], "",
+         "ipam.rules[0].ips[1]: 10.0.0.1 is the gateway of 10.0.0.0/24 (code 7)"],
+        [[{"pools": ["a", "b"], "ips": ["10.0.0.5", "10.0.0.${B}2"]}], "",
+         "ipam.rules[0].ips[1]: 10.0.0.12 is in pool a, of which ipam.rules[0].ips[0] requests 10.0.0.5 (code 7)"],
+        [[{"pools": ["b", "${C}"]}], "",
+         "ipam.rules[0].pools[1]: the pool \"b\" is chosen twice (code 7)"],
+        [[{"pools": ["a"]}], "10.0.0.1", "CNI_ARGS: 10.0.0.1 is the gateway of 10.0.0.0/24 (code 7)"],
+        [[{"pools": ["a"], "ip": "10.0.0.5"}], "10.0.0.6",
+         "CNI_ARGS: 10.0.0.6 is in pool a, of which ipam.rules[0].ip requests 10.0.0.5 (code 7)"],
+        [pinned, "10.0.0.5", "CNI_ARGS: 10.0.0.5 of pool a is pinned by another rule (code 111)"],
+        [pinned, "10.9.0.5",
+         "CNI_ARGS: 10.9.0.5 is in none of the pools of ipam.rules[1] (code 7)"],
+        [[{"pools": ["lan"], "ip": "10.8.0.5"}], "10.9.0.5",
+         "CNI_ARGS: 10.9.0.5 is in none of the pools of ipam.rules[0]; of pool lan, ipam.rules[0].ip requests 10.8.0.5 (code 7)"],
+        [[pinned_of_lan, {"pools": ["lan"]}], "192.0.2.5",
+         "CNI_ARGS: 192.0.2.5 of pool lan is pinned by another rule (code 111)"],
+        [[pinned_of_lan, {"pools": ["lan"], "ip": "192.0.2.${five}"}], "",
+         "ipam.rules[1].ip: 192.0.2.5 of pool lan is pinned by another rule (code 111)"],
+    ]);
+    let many = [few[0], few[1], ("B", "1"), ("C", "b"), ("five", "5")];
+    for row in refused.as_array().unwrap() {
+        let requests: Vec<&str> = row[1]
+            .as_str()
+            .into_iter()
+            .filter(|ip| !ip.is_empty())
+            .collect();
+        let refused = pools(&row[0].to_string(), &many, &requests).unwrap_err();
+        assert_eq!(refused.lines().next(), row[2].as_str());
     }
     let same = r#"[{"pools":["a"],"ip":"10.0.0.5"}]"#;
     assert!(pools(same, &[], &["10.0.0.5"]).is_ok());
