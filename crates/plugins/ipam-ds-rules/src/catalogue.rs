@@ -57,7 +57,7 @@ impl Catalogue {
             }
         }
         for Source { prefix, rules, .. } in sources {
-            for (number, written) in rules.into_iter().enumerate() {
+            for (number, written) in rules.iter().enumerate() {
                 let path = [&*prefix, "rules[", &number.to_string(), "]"].concat();
                 catalogue.add_rule(Rule::read(path, written)?)?;
             }

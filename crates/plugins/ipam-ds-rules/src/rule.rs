@@ -62,12 +62,12 @@ impl Rule {
     /// # Errors
     ///
     /// Code 7, naming the key and the value.
-    pub(crate) fn read(path: String, object: Object) -> Result<Self, Error> {
+    pub(crate) fn read(path: String, object: &Object) -> Result<Self, Error> {
         object.expect_only(&path, &KEYS)?;
         Ok(Self {
             when: object.read(&path, "when")?,
-            pools: pools(&path, &object)?,
-            ips: ips(&path, &object)?,
+            pools: pools(&path, object)?,
+            ips: ips(&path, object)?,
             sticky: object.read(&path, "sticky")?,
             owner: object.read(&path, "owner")?,
             path,
@@ -138,7 +138,7 @@ mod tests {
 
     fn rule(json: &str) -> Result<Rule, String> {
         let written = serde_json::from_str(json).unwrap();
-        Rule::read("rules[0]".to_owned(), written).map_err(|error| error.msg)
+        Rule::read("rules[0]".to_owned(), &written).map_err(|error| error.msg)
     }
 
     #[test]
