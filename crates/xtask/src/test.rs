@@ -54,12 +54,11 @@ const QUICK: [(&str, &str); 3] = [
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
 ];
 
-/// The targets that two further threads run, since most tests wait for servers and containers, and how
-/// many tests at a time. The first of each needs the archives of a release.
-const BESIDE: [&[(&str, &str)]; 2] = [&[("release", "1"), ("docker", "2")], &[("kubernetes", "2")]];
+/// The targets that the second thread runs, since they mostly wait, and how many tests at a time.
+const OF_A_RELEASE: [(&str, &str); 2] = [("release", "1"), ("kubernetes", "2")];
 
-/// The targets besides these and `fast`, which `cargo test` runs.
-const TARGETS: [&str; 5] = ["walks", "node", "installer", "cluster", "dhcp"];
+/// The targets besides `fast`, which `cargo test` runs.
+const TARGETS: [&str; 6] = ["walks", "node", "installer", "docker", "cluster", "dhcp"];
 
 /// Runs every check that a submission needs; with `all`, those of a release: whole walks, and
 /// the same executable built again.
@@ -80,12 +79,12 @@ pub fn run(all: bool) -> Result<()> {
         let archives = scope.spawn(|| run.archives());
         lints_and_documentation()?;
         build_for_tests()?;
-        let beside = scope.spawn(|| {
+        let of_a_release = scope.spawn(|| {
             let dist = archives.join().expect("the thread doesn't panic")?;
-            run.tests_beside(dist.as_deref())
+            run.tests_of_a_release(dist.as_deref())
         });
         let tested = run.tests();
-        tested.and(beside.join().expect("the thread doesn't panic"))
+        tested.and(of_a_release.join().expect("the thread doesn't panic"))
     });
     let reported = left_out::report(&run.left_out, all);
     tested.and(reported)?;
@@ -147,21 +146,15 @@ impl Run {
         results.into_iter().collect()
     }
 
-    /// Runs [`BESIDE`] with these archives.
-    fn tests_beside(&self, dist: Option<&Path>) -> Result<()> {
-        let run = |(target, threads): &(&str, &str)| {
+    /// Runs the targets of a release with these archives.
+    fn tests_of_a_release(&self, dist: Option<&Path>) -> Result<()> {
+        let tested = OF_A_RELEASE.map(|(target, threads)| {
             let mut tests = self.target(target);
             tests.envs(dist.map(|dist| ("IPAM_DELEGATED_DIST", dist)));
             tests.envs(self.profile());
             step(tests.args(["--", "--test-threads", threads]))
-        };
-        thread::scope(|scope| {
-            let all = BESIDE.map(|targets| {
-                scope.spawn(move || targets.iter().map(run).collect::<Vec<Result<()>>>())
-            });
-            let results = all.map(|thread| thread.join().expect("the thread doesn't panic"));
-            results.into_iter().flatten().collect()
-        })
+        });
+        tested.into_iter().collect()
     }
 
     /// The variables of a release's builds: with `all`, those of `cargo xtask dist`.
@@ -269,8 +262,7 @@ mod tests {
             .filter_map(|target| target.split('"').next())
             .collect();
         let run = ["fast"].into_iter().chain(TARGETS);
-        let beside = BESIDE.into_iter().flatten();
-        let run = run.chain(beside.map(|(target, _)| *target));
+        let run = run.chain(OF_A_RELEASE.map(|(target, _)| target));
         assert_eq!(run.collect::<BTreeSet<&str>>(), targets);
     }
 }
