@@ -240,4 +240,18 @@ mod tests {
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
     }
+
+    #[test]
+    fn the_collectors_looks_are_ten_minutes_apart() {
+        let job = include_str!("../../../docs/kubernetes-cluster-pool/collector/cronjob.yaml");
+        let words = job.lines().map(|line| line.trim().trim_start_matches("- "));
+        let words = words.skip_while(|word| *word != "ipamctl");
+        let words = words.take_while(|word| !word.ends_with(':'));
+        let command = Arguments::parse_from(words).command;
+        let Command::NodeForget(arguments) = command else {
+            panic!("{command:?}");
+        };
+        assert!(arguments.deleted && arguments.yes);
+        assert_eq!(arguments.between_looks, Duration::from_secs(600));
+    }
 }

@@ -88,9 +88,10 @@ fn make(out: &Path) -> Result<()> {
     fs::create_dir_all(out).with_context(|| out.display().to_string())?;
     let release = Release::of_this_checkout()?;
     let mut sums = BTreeMap::new();
-    for flavour in FLAVOURS {
-        let name = release.name(flavour);
-        let executables = executables(flavour)?;
+    // All of them first: the man pages wait for whatever else cargo builds.
+    let built = FLAVOURS.map(|flavour| (flavour, executables(flavour)));
+    for (flavour, executables) in built {
+        let (name, executables) = (release.name(flavour), executables?);
         let archive = release.archive(flavour, &executables)?;
         let compressed = archive.to_bytes(&name, release.time)?;
         let image = release.image(flavour, &executables)?;

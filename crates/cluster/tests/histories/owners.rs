@@ -305,6 +305,12 @@ fn after_an_older_state_the_records_of_an_owner_claim_its_address_again() {
         assert_eq!(claim("a", "c1"), [Restored::Claimed]);
         assert_eq!(claim("b", "c2"), [Restored::Ours]);
         assert_eq!(calls.add(&node("c"), "c3", &of_blue("vm")).unwrap(), ips);
+        // Of a machine that is stopped, nothing claims it: it is anybody's.
+        for held in cluster.addresses() {
+            cluster.lose(&held.key);
+        }
+        let other = json!([{"name": "blue", "requested-ip": ips[0].to_string()}]);
+        assert_eq!(calls.add(&node("c"), "c5", &other).unwrap(), ips);
         // Whatever else the owner has, a container's address isn't given to others.
         for held in cluster.addresses() {
             cluster.lose(&held.key);
