@@ -8,6 +8,7 @@ use std::thread;
 use harness::{Dockerd, needs, podman_command, write_settings};
 use serde_json::json;
 
+use crate::dockerd::as_own::with_both;
 use crate::dockerd::{create_cni, reserved};
 use harness::cni_network::{configure_plugins, ipam};
 
@@ -66,19 +67,20 @@ fn busy(run: &(dyn Fn(&str) + Sync), remove: &(dyn Fn(&str) + Sync), who: &str) 
 #[test]
 fn fifty_containers_of_docker_and_of_podman_at_once_have_an_address_each() {
     needs!("bridge", "/usr/bin/podman", "/usr/sbin/runc", "/sbin/ip");
-    let Some(docker) = Dockerd::start(&[]) else {
-        return;
-    };
+    with_both(&[], |docker| are_busy_at_once(&docker));
+}
+
+fn are_busy_at_once(docker: &Dockerd) {
     let sandbox = &docker.sandbox;
     let ipam = ipam(sandbox, &json!([[{"subnet": "10.95.0.0/16"}]]));
     let bridge = json!({"type": "bridge", "bridge": "web0", "isGateway": true, "ipam": ipam});
     configure_plugins(sandbox, "web", &[bridge]);
     let gc = json!({"cniVersion": "1.1.0", "name": "web", "type": "bridge", "ipam": ipam});
     let options = ["--ipam-driver=null", "--opt=conflist=web"];
-    create_cni(&docker, "net", &options);
+    create_cni(docker, "net", &options);
     write_settings(sandbox, &sandbox.conf_dir());
     docker.node.sh("mount -t tmpfs none /dev/shm");
-    let podman = Podman(&docker);
+    let podman = Podman(docker);
     let is_over = AtomicBool::new(false);
     let collect = || {
         while !is_over.load(Ordering::Relaxed) {
@@ -114,8 +116,8 @@ fn fifty_containers_of_docker_and_of_podman_at_once_have_an_address_each() {
     given.extend(inspect(&of_podman, &|line| podman.ok(line)));
     let different: BTreeSet<String> = given.iter().cloned().collect();
     assert_eq!((given.len(), different.len()), (34, 34), "{given:?}");
-    assert_eq!(reserved(&docker), different);
+    assert_eq!(reserved(docker), different);
     of_docker.iter().for_each(|name| docker_remove(name));
     of_podman.iter().for_each(|name| podman_remove(name));
-    assert_eq!(reserved(&docker), BTreeSet::new());
+    assert_eq!(reserved(docker), BTreeSet::new());
 }
