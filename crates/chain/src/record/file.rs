@@ -119,7 +119,7 @@ impl RecordFile {
         }
         // A GC that holds ADDs back needs the folder.
         let folder = self.folder.file();
-        if flock(folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        if flock(folder, FlockOperation::NonBlockingLockShared).is_ok() {
             let _ = fs::remove_dir(self.folder.path());
             let _ = flock(folder, FlockOperation::Unlock);
         }

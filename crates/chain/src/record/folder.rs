@@ -67,22 +67,24 @@ impl Records {
     ///
     /// # Errors
     ///
-    /// An I/O error: it is unknown whether there is a record; `TimedOut` if a GC is running.
+    /// An I/O error: it is unknown whether there is a record, or a GC is running.
     pub(crate) fn create(&self, attachment: &Attachment) -> io::Result<Lookup<RecordFile>> {
         let name = name(attachment);
         let mut races = 0..MOST_RACES;
         loop {
-            let made = StateFolder::create(&self.folder).and_then(|folder| {
-                if flock(folder.file(), FlockOperation::NonBlockingLockShared).is_err() {
-                    self.lock(&folder)?;
-                }
+            let folder = StateFolder::create(&self.folder);
+            if let Ok(folder) = &folder
+                && flock(folder.file(), FlockOperation::NonBlockingLockShared).is_err()
+            {
+                self.lock(folder)?;
+            }
+            let made = folder.and_then(|folder| {
                 let file = folder.create_file(&name, Journal::ACCESS)?;
                 flock(folder.file(), FlockOperation::Unlock)?;
                 Ok(RecordFile::new(folder, name.clone(), Journal::new(file)))
             });
             match made {
                 Ok(file) => return Ok(Lookup::Found(file)),
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(error),
                 // A call that removes the last record removes the folder, too. Where no folder can be
                 // made, as in /proc, the error may be the same.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && races.next().is_some() => {
@@ -97,16 +99,22 @@ impl Records {
         }
     }
 
-    /// Keeps every ADD of the network from making its record until this is dropped. `None` if there can't
-    /// be a folder for records.
+    /// Keeps every ADD of the network from making its record until this is dropped. `None` if no ADD can
+    /// make one: the folder may not be used, or is missing and can't be made.
     ///
     /// # Errors
     ///
-    /// `TimedOut` if another GC is running; else an I/O error of the lock.
+    /// An I/O error: another GC is running, or it is unknown whether the folder is there.
     pub(crate) fn hold_back(&self) -> io::Result<Option<HeldBack>> {
         for _ in 0..MOST_RACES {
-            let Ok(folder) = StateFolder::create(&self.folder) else {
-                return Ok(None);
+            let opened = open_if_there(&self.folder, || StateFolder::open(&self.folder));
+            let folder = match lookup(opened)? {
+                Lookup::Found(folder) => folder,
+                Lookup::Unusable(_) => return Ok(None),
+                Lookup::Missing => match StateFolder::create(&self.folder) {
+                    Ok(folder) => folder,
+                    Err(_) => return Ok(None),
+                },
             };
             self.lock(&folder)?;
             let locked = FileId::from(&folder.file().metadata()?);
@@ -120,10 +128,10 @@ impl Records {
     fn lock(&self, folder: &StateFolder) -> io::Result<()> {
         match lock_file(folder.file(), &self.folder, Some(MOST_FOR_GC), None)? {
             true => Ok(()),
-            false => Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                format!("a GC of network {} is running", self.network),
-            )),
+            false => Err(io::Error::other(format!(
+                "a GC of network {} is running",
+                self.network
+            ))),
         }
     }
 
@@ -341,6 +349,7 @@ mod tests {
         std::os::unix::fs::symlink("/nowhere/b", root.path().join("a")).unwrap();
         assert!(missing.open(&attachment()).is_err() && missing.create(&attachment()).is_err());
         assert!(missing.verify().is_err() && missing.attachments().is_err());
+        assert!(missing.hold_back().is_err());
     }
 
     #[test]
@@ -349,6 +358,19 @@ mod tests {
         let made = in_proc.create(&attachment());
         assert!(matches!(made, Ok(Lookup::Unusable(_))));
         assert!(in_proc.verify().is_ok());
+        assert!(matches!(in_proc.hold_back(), Ok(None)));
+    }
+
+    #[test]
+    fn the_last_del_leaves_the_folder_to_a_gc_which_removes_it() {
+        let root = tempfile::tempdir().unwrap();
+        let records = records(root.path());
+        let last = create(&records);
+        let held_back = records.hold_back().unwrap().unwrap();
+        last.remove();
+        assert!(records.folder().exists());
+        drop(held_back);
+        assert!(!records.folder().exists());
     }
 
     #[test]
