@@ -33,7 +33,7 @@ pub use api::{ApiProxy, Fate, KubernetesApi, ProxiedRequest, Snapshot};
 pub use machine::KubernetesNode;
 pub use pod_image::POD_IMAGE;
 pub use pod_sandboxes::PodSandboxes;
-pub use pods::{Pod, kind_of_virtual_machines, pod, virtual_machine, workload};
+pub use pods::{Pod, foreign_kind, kind_of_virtual_machines, pod, virtual_machine, workload};
 pub use requests::Answer;
 pub use runtime::ContainerRuntime;
 

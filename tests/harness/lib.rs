@@ -72,8 +72,8 @@ pub use installer::{
 #[cfg(feature = "tls")]
 pub use kubernetes::{
     Answer, ApiProxy, ContainerRuntime, Fate, KubernetesApi, KubernetesCluster, KubernetesNode,
-    NODES, POD_IMAGE, Pod, PodSandboxes, ProxiedRequest, Snapshot, claim, kind_of_virtual_machines,
-    pod, virtual_machine, workload,
+    NODES, POD_IMAGE, Pod, PodSandboxes, ProxiedRequest, Snapshot, claim, foreign_kind,
+    kind_of_virtual_machines, pod, virtual_machine, workload,
 };
 pub use kubernetes_programs::{KUBECTL, KUBERNETES_PROGRAMS, RUNTIMES, kubernetes_programs};
 pub use node::Node;

@@ -143,10 +143,7 @@ impl Client {
             self.started = Some(self.start(time)?);
         }
         let started = self.started.as_mut().expect("it is started");
-        let mut answered = started.exchange(path, message, changes, time);
-        if answered.as_ref().is_err_and(is_unsent) {
-            answered = started.exchange(path, message, changes, time);
-        }
+        let answered = started.exchange(path, message, changes, time);
         if answered.is_err() {
             started.current += 1;
         }
@@ -221,12 +218,6 @@ impl Client {
             false => Err(refused("it is no PEM file")),
         }
     }
-}
-
-/// True if the member has closed the connection before it took a request that changes nothing. One
-/// that refuses the client's certificate may do so, and says it to the next request.
-fn is_unsent(error: &StoreError) -> bool {
-    error.kind == Kind::Unreachable && error.msg.contains("connection closed")
 }
 
 impl Started {

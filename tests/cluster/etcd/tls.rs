@@ -48,7 +48,10 @@ fn config(
     authority: &Authority,
     client: Option<&CertificateFiles>,
 ) -> Value {
-    let mut settings = json!({"endpoints": [cluster.etcd.url()], "ca": authority.ca()});
+    // A server's alert may be lost with its connection, and comes with one of the next attempts.
+    let mut settings = json!({
+        "endpoints": [cluster.etcd.url()], "ca": authority.ca(), "timeout": "30s",
+    });
     if let Some(client) = client {
         settings["cert"] = json!(client.cert);
         settings["key"] = json!(client.key);

@@ -1,29 +1,10 @@
 //! `ipamctl import --from-whereabouts` with objects as whereabouts and Multus write them.
 
-use harness::{KUBECTL, KUBERNETES_PROGRAMS, Output, needs};
+use harness::{KUBECTL, KUBERNETES_PROGRAMS, Output, foreign_kind, needs};
 use serde_json::{Value, json};
 
 use super::Cluster;
 use crate::pool_cluster::PoolCluster;
-
-/// whereabouts' kind.
-fn kind() -> Value {
-    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "ippools.whereabouts.cni.cncf.io"},
-        "spec": {
-            "group": "whereabouts.cni.cncf.io",
-            "scope": "Namespaced",
-            "names": {"kind": "IPPool", "plural": "ippools", "singular": "ippool"},
-            "versions": [{
-                "name": "v1alpha1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": schema},
-            }],
-        },
-    })
-}
 
 fn ip_pool(name: &str, range: &str, allocations: &Value) -> Value {
     json!({
@@ -62,7 +43,8 @@ fn what_whereabouts_has_given_to_living_pods_is_claimed() {
     needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
     let cluster = Cluster::default();
     let of_any: &dyn PoolCluster = &cluster;
-    cluster.api.apply(&kind());
+    let kind = foreign_kind("ippools.whereabouts.cni.cncf.io", "v1alpha1", "IPPool");
+    cluster.api.apply(&kind);
     cluster
         .api
         .kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);

@@ -81,19 +81,26 @@ pub fn workload(kind: &str, namespace: &str, name: &str, replicas: usize) -> Val
     })
 }
 
-/// KubeVirt's kind of virtual machines, with a short schema.
+/// KubeVirt's kind of virtual machines.
 pub fn kind_of_virtual_machines() -> Value {
+    foreign_kind("virtualmachines.kubevirt.io", "v1", "VirtualMachine")
+}
+
+/// A kind of another project, whose objects may have any keys; `name` is its plural and its group.
+pub fn foreign_kind(name: &str, version: &str, kind: &str) -> Value {
+    let (plural, group) = name.split_once('.').expect("a plural and a group");
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": "virtualmachines.kubevirt.io"},
+        "metadata": {"name": name},
         "spec": {
-            "group": "kubevirt.io", "scope": "Namespaced",
-            "names": {"plural": "virtualmachines", "singular": "virtualmachine",
-                "kind": "VirtualMachine", "listKind": "VirtualMachineList"},
-            "versions": [{"name": "v1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": schema}}],
+            "group": group, "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
+            "versions": [{
+                "name": version, "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema},
+            }],
         },
     })
 }
