@@ -15,7 +15,7 @@ pub(crate) struct Settings {
     pub(crate) is_bridge: bool,
     /// `ipam.probe.count`: how often each address is asked for.
     pub(crate) count: u32,
-    /// `ipam.probe.wait`: how long to wait for answers, each time.
+    /// `ipam.probe.wait`: the longest wait for answers, each time.
     pub(crate) wait: Duration,
 }
 
