@@ -1,13 +1,13 @@
 //! Code that the clients of both engines share.
 
 use std::error::Error;
-use std::pin::pin;
+use std::future::pending;
 use std::time::Duration;
 
+use tokio::net::unix::pipe::Receiver;
 use tokio::runtime::{Builder, Runtime};
-use tokio::time::timeout;
+use tokio::time::sleep;
 
-use crate::time_limit::CANCELLATION_INTERVAL;
 use crate::{Kind, StoreError, TimeLimit};
 
 /// Runs a client's asynchronous requests in this thread.
@@ -46,20 +46,20 @@ impl Executor {
     ) -> Result<T, Ended> {
         let runtime = self.0.as_ref().expect("it is there until the drop");
         runtime.block_on(async {
-            let mut request = pin!(request);
-            let mut left = within;
-            loop {
-                let slice = left.min(CANCELLATION_INTERVAL);
-                if let Ok(outcome) = timeout(slice, request.as_mut()).await {
-                    return Ok(outcome);
+            let cancellation = time.cancellation()?;
+            let cancelled = async {
+                let copy = cancellation.and_then(|fd| fd.try_clone_to_owned().ok());
+                match copy.map(Receiver::from_owned_fd_unchecked) {
+                    // Only waited for: it may be blocking, and of any kind.
+                    Some(Ok(copy)) => drop(copy.readable().await),
+                    _ => pending().await,
                 }
-                if time.is_cancelled() {
-                    return Err(Ended::Cancelled);
-                }
-                left = left.saturating_sub(slice);
-                if left.is_zero() {
-                    return Err(Ended::TimeIsUp);
-                }
+            };
+            tokio::select! {
+                biased;
+                outcome = request => Ok(outcome),
+                () = cancelled => Err(Ended::Cancelled),
+                () = sleep(within) => Err(Ended::TimeIsUp),
             }
         })
     }
@@ -111,4 +111,52 @@ pub fn is_distrust(reason: &str) -> bool {
 pub fn is_client_refused(reason: &str) -> bool {
     let refusals = ["Certificate", "UnknownCA", "AccessDenied"];
     reason.contains("received fatal alert") && refusals.iter().any(|alert| reason.contains(alert))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::io::{self, PipeReader, Write};
+    use std::os::fd::{AsFd, BorrowedFd};
+
+    use cni::Cancellation;
+
+    use super::*;
+
+    /// Cancelled by a byte in its pipe.
+    struct Pipe(PipeReader);
+
+    impl Cancellation for Pipe {
+        fn is_cancelled(&self) -> bool {
+            false
+        }
+
+        fn fd(&self) -> io::Result<BorrowedFd<'_>> {
+            Ok(self.0.as_fd())
+        }
+    }
+
+    #[test]
+    fn a_request_ends_with_its_outcome_its_time_or_the_cancellation_and_undoing_heeds_none() {
+        let hour = Duration::from_secs(3600);
+        let (reader, mut writer) = io::pipe().unwrap();
+        let pipe = Pipe(reader);
+        let (executor, limit) = (Executor::new().unwrap(), TimeLimit::new(hour, Some(&pipe)));
+        assert_eq!(executor.run(ready(1), &limit, hour), Ok(1));
+        let time_is_up = Err(Ended::TimeIsUp);
+        assert_eq!(
+            executor.run(pending::<()>(), &limit, Duration::ZERO),
+            time_is_up
+        );
+        writer.write_all(b"!").unwrap();
+        let cancelled = executor.run(pending::<()>(), &limit, hour);
+        assert_eq!(cancelled, Err(Ended::Cancelled));
+        assert!(!limit.pause(hour / 2));
+        limit.renew();
+        assert_eq!(
+            executor.run(pending::<()>(), &limit, Duration::ZERO),
+            time_is_up
+        );
+        assert!(limit.pause(Duration::ZERO));
+    }
 }

@@ -1,16 +1,16 @@
 //! Time limit of a call's requests, and its cancellation.
 
 use std::cell::Cell;
-use std::thread;
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use cni::Cancellation;
+use state_files::wait_for;
+
+use crate::client::Ended;
 
 /// Default of the key `timeout`.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Interval in which a cancellation is noticed.
-pub(crate) const CANCELLATION_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Time limit of a call: all of its requests and their repetitions together take `timeout`, and
 /// the undoing of a failed ADD another one.
@@ -69,17 +69,26 @@ impl<'a> TimeLimit<'a> {
         !self.is_renewed.get() && self.cancellation.is_some_and(Cancellation::is_cancelled)
     }
 
+    /// A descriptor that is readable once the call is cancelled; `None` if nothing wakes up who waits.
+    ///
+    /// # Errors
+    ///
+    /// The call is cancelled already.
+    pub(crate) fn cancellation(&self) -> Result<Option<BorrowedFd<'_>>, Ended> {
+        if self.is_cancelled() {
+            return Err(Ended::Cancelled);
+        }
+        let heeded = self.cancellation.filter(|_| !self.is_renewed.get());
+        Ok(heeded.and_then(|cancellation| cancellation.fd().ok()))
+    }
+
     /// Waits, unless the time is up before. A cancellation ends the wait. Returns true if the
     /// request may be repeated.
     pub(crate) fn pause(&self, time: Duration) -> bool {
-        let until = Instant::now() + time;
-        while !self.is_cancelled() && until < self.end.get() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return true;
-            }
-            thread::sleep(left.min(CANCELLATION_INTERVAL));
-        }
-        false
+        let Ok(cancellation) = self.cancellation() else {
+            return false;
+        };
+        time < self.left()
+            && wait_for([cancellation], Some(time)).is_ok_and(|[cancelled]| !cancelled)
     }
 }
