@@ -252,7 +252,10 @@ impl Store for Kubernetes<'_> {
                 }
                 return Ok(taken);
             }
-            Among::Named(name) => ListParams::default().labels(&labels::selector("pool", name)),
+            // The list of all is the one that must be right.
+            Among::Named(name) => ListParams::default()
+                .labels(&labels::selector("pool", name))
+                .match_any(),
             Among::All => ListParams::default(),
         };
         let keys = self.names_in(list)?.into_iter();
