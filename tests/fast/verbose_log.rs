@@ -23,7 +23,7 @@ struct Logs {
 impl Logs {
     fn new() -> Self {
         let sandbox = Sandbox::new(Flavour::Verbose);
-        let clock = StoppedClock::new(sandbox.root());
+        let clock = StoppedClock::new(&sandbox);
         Self { sandbox, clock }
     }
 
@@ -297,7 +297,7 @@ fn who_had_it(node: &Node) -> String {
 fn the_command_of_the_manual_says_who_had_an_address_at_a_time() {
     needs!("root", CC);
     let sandbox = Sandbox::new(Flavour::Verbose);
-    let clock = StoppedClock::new(sandbox.root());
+    let clock = StoppedClock::new(&sandbox);
     let node = Node::new();
     let range =
         json!({"subnet": "10.77.0.0/24", "rangeStart": "10.77.0.3", "rangeEnd": "10.77.0.3"});

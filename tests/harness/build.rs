@@ -9,13 +9,14 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, Once};
 
 use rustix::fs::{FlockOperation, flock};
 
 use crate::{
     DHCP_RENEWER, DOCKER_DAEMON, Executable, Flavour, Form, INSTALLER, MULTI_CALL,
-    NETWORK_EXECUTABLES, PLUGINS, TOOL, cargo, network_plugins, target_dir,
+    NETWORK_EXECUTABLES, PLUGINS, TARGET, TOOL, cargo, cargo_by_hand, debug_dir, network_plugins,
+    target_dir,
 };
 
 /// The environment variable with a folder of executables that are built already: `normal` and
@@ -135,7 +136,7 @@ impl Set {
 
     /// Links and copies what cargo has built, since the next set replaces it in cargo's folder.
     fn put(self) {
-        let built = |name: &str| target_dir().join("debug").join(name);
+        let built = |name: &str| debug_dir().join(name);
         let folder = make(&folder(self.flavour()));
         match self {
             Self::Normal | Self::Verbose => {
@@ -227,7 +228,25 @@ pub fn executable(name: &str, flavour: Flavour) -> PathBuf {
 /// The path of an example's executable.
 pub fn example(name: &str) -> PathBuf {
     Set::Examples.build_once();
-    target_dir().join("debug/examples").join(name)
+    debug_dir().join("examples").join(name)
+}
+
+/// The folder of the verbose plugins in one file that is linked to the shared C library.
+pub fn dynamic_plugins() -> PathBuf {
+    if env::var_os(TARGET).is_none() {
+        return plugins(Flavour::Verbose, Form::OneFile);
+    }
+    let folder = folder_of_builds().join("dynamic");
+    static DONE: Once = Once::new();
+    DONE.call_once(|| {
+        let mut build = cargo_by_hand();
+        build.args(["build", "--quiet", "--package", MULTI_CALL.package]);
+        let status = build.args(VERBOSE).status().unwrap();
+        assert!(status.success(), "{build:?} fails");
+        let built = target_dir().join("debug").join(MULTI_CALL.file);
+        put_plugins(&built, &make(&folder));
+    });
+    folder.join("one-file")
 }
 
 /// Builds all executables of all targets; returns their folder, for [`BUILT`].
@@ -235,5 +254,6 @@ pub fn build_all() -> PathBuf {
     for set in Set::ALL {
         set.build();
     }
+    dynamic_plugins();
     folder_of_builds()
 }

@@ -1,22 +1,24 @@
 //! Stops the clock of one process, with a library that is loaded before the C library.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use crate::{Call, repository};
+use crate::build::dynamic_plugins;
+use crate::{Call, Sandbox, repository};
 
 /// The C compiler, which every machine that builds the plugins has.
 pub const CC: &str = "/usr/bin/cc";
 
-/// The library. It works in executables that are linked to the C library.
+/// The library. It works in executables that are linked to the shared C library.
 pub struct StoppedClock {
     library: PathBuf,
 }
 
 impl StoppedClock {
-    /// Compiles the library in this folder.
-    pub fn new(folder: &Path) -> Self {
-        let library = folder.join("clock.so");
+    /// Compiles the library for this sandbox, whose verbose plugins can be stopped then.
+    pub fn new(sandbox: &Sandbox) -> Self {
+        sandbox.link_plugins(&dynamic_plugins());
+        let library = sandbox.root().join("clock.so");
         let built = Command::new(CC)
             .args(["-shared", "-fPIC", "-o"])
             .arg(&library)

@@ -86,7 +86,8 @@ pub use sample::{ALL_POINTS, SAMPLE, sample};
 pub use sandbox::{Flavour, Form, Sandbox};
 pub use shipped::{
     ALLOCATOR, DHCP_RENEWER, DOCKER_DAEMON, Executable, INSTALLER, MULTI_CALL, NETWORK_EXECUTABLES,
-    ORCHESTRATOR, PLUGINS, TOOL, cargo, network_plugins, repository, target_dir,
+    ONE_BUILD, ORCHESTRATOR, PLUGINS, TARGET, TOOL, cargo, cargo_by_hand, debug_dir,
+    network_plugins, repository, target_dir,
 };
 pub use skip::{
     LEFT_OUT_FILE, PACKAGE, Reason, missing, print_left_out, report_left_out, skip, skip_for,

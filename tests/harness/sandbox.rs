@@ -67,11 +67,17 @@ impl Sandbox {
             .unwrap();
         let sandbox = Self { root };
         fs::create_dir(sandbox.plugins()).unwrap();
-        let folder = plugins(flavour, form);
-        for name in PLUGINS {
-            symlink(folder.join(name), sandbox.plugins().join(name)).unwrap();
-        }
+        sandbox.link_plugins(&plugins(flavour, form));
         sandbox
+    }
+
+    /// Has our plugins of this folder, in the place of others.
+    pub(crate) fn link_plugins(&self, folder: &Path) {
+        for name in PLUGINS {
+            let link = self.plugins().join(name);
+            let _ = fs::remove_file(&link);
+            symlink(folder.join(name), link).unwrap();
+        }
     }
 
     /// Adds the plugins with a network client.

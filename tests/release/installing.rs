@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use harness::{
-    Flavour, ORCHESTRATOR, PLUGINS, Release, Sandbox, cargo, dist, needs, network_plugins,
+    Flavour, ORCHESTRATOR, PLUGINS, Release, Sandbox, cargo_by_hand, dist, needs, network_plugins,
     one_inode,
 };
 
@@ -104,7 +104,7 @@ fn cargo_xtask_install_swaps_the_plugins_under_running_containers() {
     let sandbox = Sandbox::default();
     let plugins = sandbox.plugins();
     let install = |more: &[&str]| {
-        let mut install = cargo();
+        let mut install = cargo_by_hand();
         install.args(["xtask", "install"]).arg(&plugins).args(more);
         let output = install.output().unwrap();
         assert!(output.status.success(), "{output:?}");

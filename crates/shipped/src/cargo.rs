@@ -13,6 +13,19 @@ const PACKAGE: [&str; 5] = [
     "CARGO_PRIMARY_",
 ];
 
+/// The environment variable with the target that cargo builds for.
+pub const TARGET: &str = "CARGO_BUILD_TARGET";
+
+/// The variables with which `cargo xtask test` has everything built once: executables, their tests and
+/// the archives.
+pub const ONE_BUILD: [&str; 5] = [
+    TARGET,
+    "CARGO_ENCODED_RUSTFLAGS",
+    "CARGO_ENCODED_RUSTDOCFLAGS",
+    "CARGO_PROFILE_DEV_DEBUG",
+    "CARGO_PROFILE_DEV_STRIP",
+];
+
 /// The root of the repository.
 #[must_use]
 pub fn repository() -> PathBuf {
@@ -26,6 +39,23 @@ pub fn repository() -> PathBuf {
 #[must_use]
 pub fn target_dir() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from)
+}
+
+/// The folder in which cargo puts what it builds without `--release`.
+#[must_use]
+pub fn debug_dir() -> PathBuf {
+    let target = env::var_os(TARGET).unwrap_or_default();
+    target_dir().join(target).join("debug")
+}
+
+/// A call of cargo in the repository, as a person makes it: without [`ONE_BUILD`].
+#[must_use]
+pub fn cargo_by_hand() -> Command {
+    let mut command = cargo();
+    for variable in ONE_BUILD {
+        command.env_remove(variable);
+    }
+    command
 }
 
 /// A call of cargo in the repository.

@@ -1,5 +1,6 @@
 //! Builds the executables of a release, in two flavours.
 
+use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -17,7 +18,11 @@ use crate::target::Target;
 pub(crate) const TOOLS: [&str; 4] = [DOCKER_DAEMON, DHCP_RENEWER, TOOL, INSTALLER];
 
 /// The environment variable that hands the commit to the build, for `--version`.
-const COMMIT: &str = "IPAM_DELEGATED_COMMIT";
+pub(crate) const COMMIT: &str = "IPAM_DELEGATED_COMMIT";
+
+/// The environment variable with a folder of executables that stand in for those of a release, in
+/// `normal` and `verbose`: the tests build them once, for themselves and for the archives.
+pub(crate) const STAND_INS: &str = "IPAM_DELEGATED_STAND_INS";
 
 /// A build of the plugins.
 #[derive(Clone, Copy, ValueEnum)]
@@ -40,6 +45,12 @@ impl Flavour {
     ///
     /// The C library is missing, or the build fails.
     pub fn build_static(self, packages: &[&str]) -> Result<PathBuf> {
+        if let Some(folder) = env::var_os(STAND_INS) {
+            return Ok(PathBuf::from(folder).join(match self {
+                Self::Normal => "normal",
+                Self::Verbose => "verbose",
+            }));
+        }
         let target_dir = target_dir();
         let target = Target::of_releases()?;
         if let Some(reason) = target.missing() {

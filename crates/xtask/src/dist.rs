@@ -188,7 +188,7 @@ fn share() -> Result<tempfile::TempDir> {
     // With the workspace's features, as the tests build it.
     let example = ["--workspace", "--example", "share"];
     run_command(cargo(&["build", "--quiet", "--locked"]).args(example))?;
-    let built = shipped::target_dir().join("debug/examples/share");
+    let built = shipped::debug_dir().join("examples/share");
     run_command(Command::new(built).arg(folder.path()))?;
     Ok(folder)
 }

@@ -8,14 +8,15 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use harness::{
-    ALL_POINTS, BUILT, BUSYBOX, DNSMASQ, DOCKERD, ETCD, ETCDCTL, KUBECTL, LEFT_OUT_FILE, Reason,
-    SAMPLE, is_root, report_left_out, target_dir,
+    ALL_POINTS, BUILT, BUSYBOX, DNSMASQ, DOCKERD, ETCD, ETCDCTL, KUBECTL, LEFT_OUT_FILE, ONE_BUILD,
+    Reason, SAMPLE, is_root, report_left_out, target_dir,
 };
 
-use crate::build::{FLAVOURS, commit};
+use crate::build::{COMMIT, FLAVOURS, STAND_INS, commit};
 use crate::cargo::{self, cargo, shown};
 use crate::dist::reproduction;
 use crate::left_out;
+use crate::link_flags::link_flags;
 use crate::service_policy::NoServices;
 use crate::target::Target;
 
@@ -46,14 +47,6 @@ const NEEDED: &[(&str, &str)] = &[
     ("/usr/bin/systemd-analyze", "systemd"),
 ];
 
-/// The variables with which cargo builds a release that is only tested: its bytes differ, and take
-/// a fraction of the time.
-const QUICK: [(&str, &str); 3] = [
-    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
-    ("CARGO_PROFILE_RELEASE_LTO", "off"),
-    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
-];
-
 /// The targets that the second thread runs, since they mostly wait, and how many tests at a time.
 const OF_A_RELEASE: [(&str, &str); 2] = [("release", "1"), ("kubernetes", "2")];
 
@@ -67,6 +60,12 @@ const TARGETS: [&str; 6] = ["walks", "node", "installer", "docker", "cluster", "
 ///
 /// A check fails.
 pub fn run(all: bool) -> Result<()> {
+    if ONE_BUILD.iter().any(|name| env::var_os(name).is_none()) {
+        // Its variables are those of all that it runs.
+        let mut again = Command::new(env::current_exe()?);
+        again.args(env::args_os().skip(1)).envs(one_build()?);
+        return cargo::run(&mut again);
+    }
     let started = Instant::now();
     let run = Run {
         all,
@@ -75,14 +74,10 @@ pub fn run(all: bool) -> Result<()> {
     step(&mut cargo(&["fmt", "--all", "--check"]))?;
     install_what_is_needed()?;
     let _ = std::fs::remove_file(&run.left_out);
+    lints_and_documentation()?;
+    build_for_tests()?;
     let tested = thread::scope(|scope| {
-        let archives = scope.spawn(|| run.archives());
-        lints_and_documentation()?;
-        build_for_tests()?;
-        let of_a_release = scope.spawn(|| {
-            let dist = archives.join().expect("the thread doesn't panic")?;
-            run.tests_of_a_release(dist.as_deref())
-        });
+        let of_a_release = scope.spawn(|| run.tests_of_a_release());
         let tested = run.tests();
         tested.and(of_a_release.join().expect("the thread doesn't panic"))
     });
@@ -91,6 +86,29 @@ pub fn run(all: bool) -> Result<()> {
     let seconds = started.elapsed().as_secs();
     println!("All checks passed in {seconds} seconds.");
     Ok(())
+}
+
+/// [`ONE_BUILD`] and the commit: executables, their tests and the archives have each dependency
+/// compiled once, linked as a release links them, if this machine can.
+fn one_build() -> Result<Vec<(&'static str, String)>> {
+    let target = Target::of_releases()?;
+    let flags = match target.missing() {
+        None => link_flags(&target, &target_dir())?,
+        Some(_) => Vec::new(),
+    };
+    // rustdoc, which compiles examples, doesn't know the others.
+    let of_code = flags.iter().filter(|flag| flag.starts_with("-C")).cloned();
+    let of_code = of_code.collect::<Vec<_>>().join("\x1f");
+    let values = [
+        target.triple,
+        flags.join("\x1f"),
+        of_code,
+        "0".into(),
+        "true".into(),
+    ];
+    let mut variables: Vec<_> = ONE_BUILD.into_iter().zip(values).collect();
+    variables.extend(commit().map(|commit| (COMMIT, commit)));
+    Ok(variables)
 }
 
 fn lints_and_documentation() -> Result<()> {
@@ -104,7 +122,7 @@ fn lints_and_documentation() -> Result<()> {
     let doc = ["doc", "--quiet", "--workspace", "--no-deps"];
     let mut doc = cargo(&doc);
     doc.arg("--document-private-items");
-    step(doc.env("RUSTDOCFLAGS", "--deny warnings"))
+    step(doc.env("CARGO_ENCODED_RUSTDOCFLAGS", "--deny\x1fwarnings"))
 }
 
 fn step(command: &mut Command) -> Result<()> {
@@ -146,20 +164,21 @@ impl Run {
         results.into_iter().collect()
     }
 
-    /// Runs the targets of a release with these archives.
-    fn tests_of_a_release(&self, dist: Option<&Path>) -> Result<()> {
+    /// Makes the archives of a release, and runs the targets that take them.
+    fn tests_of_a_release(&self) -> Result<()> {
+        let dist = self.archives()?;
         let tested = OF_A_RELEASE.map(|(target, threads)| {
             let mut tests = self.target(target);
-            tests.envs(dist.map(|dist| ("IPAM_DELEGATED_DIST", dist)));
-            tests.envs(self.profile());
+            tests.envs(dist.iter().map(|dist| ("IPAM_DELEGATED_DIST", dist)));
+            tests.envs(self.stand_ins());
             step(tests.args(["--", "--test-threads", threads]))
         });
         tested.into_iter().collect()
     }
 
-    /// The variables of a release's builds: with `all`, those of `cargo xtask dist`.
-    fn profile(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
-        QUICK.into_iter().filter(|_| !self.all)
+    /// What stands in for a release's executables, but for those of `all`.
+    fn stand_ins(&self) -> Option<(&'static str, PathBuf)> {
+        (!self.all).then(|| (STAND_INS, executables_of_tests()))
     }
 
     /// Makes the archives of a release, if this machine can, with `all` twice; returns their folder.
@@ -185,7 +204,7 @@ impl Run {
             }
             _ => {}
         }
-        step(dist.envs(self.profile()))?;
+        step(dist.envs(self.stand_ins()))?;
         Ok(Some(folder))
     }
 
@@ -199,7 +218,7 @@ impl Run {
         let mut tests = cargo(&["test", "--quiet", "--no-fail-fast"]);
         tests
             .args(arguments)
-            .env(BUILT, target_dir().join("executables-of-tests"))
+            .env(BUILT, executables_of_tests())
             .env(LEFT_OUT_FILE, &self.left_out);
         if self.all {
             tests.env(ALL_POINTS, "1");
@@ -208,6 +227,10 @@ impl Run {
         }
         tests
     }
+}
+
+fn executables_of_tests() -> PathBuf {
+    target_dir().join("executables-of-tests")
 }
 
 /// The number that moves the sample of the walks from commit to commit.
