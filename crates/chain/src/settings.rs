@@ -168,7 +168,7 @@ mod tests {
             (
                 r#","ipam":{"delegates":["a"],"delegateTimeout":0}"#,
                 "ipam.delegateTimeout: 0 is neither a number of seconds nor a text such as \"30s\", \
-                 of more than 0 and at most a day",
+                 of a millisecond to a day",
             ),
             (
                 r#","ipam":{"delegates":["a"],"stateDir":"state"}"#,

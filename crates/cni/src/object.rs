@@ -1,6 +1,7 @@
 //! A JSON object that preserves the order and the text of its members.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -174,10 +175,11 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// Code 7, naming the key and the value, for anything but a duration of more than 0 and at most
-    /// a day: nobody waits longer, and a clock can't be set beyond its end.
+    /// Code 7, naming the key and the value, for anything but a duration of a millisecond to a
+    /// day: in less, nothing is done, nobody waits longer, and a clock can't be set beyond its end.
     pub fn duration(&self, path: &str, key: &str) -> Result<Option<Duration>, Error> {
-        const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
+        const BOUNDS: RangeInclusive<Duration> =
+            Duration::from_millis(1)..=Duration::from_secs(24 * 60 * 60);
         let Some(value) = self.read::<Value>(path, key)? else {
             return Ok(None);
         };
@@ -190,10 +192,10 @@ impl Object {
             _ => None,
         };
         match duration {
-            Some(duration) if !duration.is_zero() && duration <= A_DAY => Ok(Some(duration)),
+            Some(duration) if BOUNDS.contains(&duration) => Ok(Some(duration)),
             _ => Err(Error::config(format!(
-                "{}: {value} is neither a number of seconds nor a text such as \"30s\", of more than 0 \
-                 and at most a day",
+                "{}: {value} is neither a number of seconds nor a text such as \"30s\", of a \
+                 millisecond to a day",
                 join(path, key)
             ))),
         }
@@ -344,6 +346,7 @@ mod tests {
     fn a_duration_is_a_number_of_seconds_or_a_text_and_at_most_a_day() {
         let of = |value: &str| object(&format!(r#"{{"t":{value}}}"#)).duration("ipam", "t");
         for (value, milliseconds) in [
+            ("0.001", 1),
             ("0.25", 250),
             ("86400", 86_400_000),
             (r#""1m 30s""#, 90_000),
@@ -365,6 +368,8 @@ mod tests {
             r#""30""#,
             r#""soon""#,
             r#""0s""#,
+            "1e-9",
+            r#""999us""#,
             r#""25h""#,
             r#""5000000y""#,
         ] {
