@@ -232,7 +232,7 @@ pub fn example(name: &str) -> PathBuf {
 }
 
 /// The folder of the verbose plugins in one file that is linked to the shared C library.
-pub fn dynamic_plugins() -> PathBuf {
+pub(crate) fn dynamic_plugins() -> PathBuf {
     if env::var_os(TARGET).is_none() {
         return plugins(Flavour::Verbose, Form::OneFile);
     }
