@@ -47,45 +47,34 @@ enum Set {
 }
 
 impl Set {
-    const ALL: [Self; 8] = [
-        Self::Verbose,
-        Self::Normal,
-        Self::VerboseNetwork,
-        Self::Network,
-        Self::Single(DHCP_RENEWER),
-        Self::Single(DOCKER_DAEMON),
-        Self::Single(INSTALLER),
-        Self::Examples,
+    /// All sets of each flavour. The normal one's executables stay in cargo's folder.
+    const ALL: [&[Self]; 2] = [
+        &[Self::Verbose, Self::VerboseNetwork],
+        &[
+            Self::Normal,
+            Self::Network,
+            Self::Single(DHCP_RENEWER),
+            Self::Single(DOCKER_DAEMON),
+            Self::Single(INSTALLER),
+            Self::Examples,
+        ],
     ];
 
-    /// The arguments of `cargo build`: of all that a run builds, each dependency has one set of
-    /// features, that of the workspace and its tests, so it is compiled once. An example is what needs
-    /// the tests' dependencies.
-    fn arguments(self) -> Vec<&'static str> {
-        let network = || {
-            NETWORK_EXECUTABLES
-                .map(|executable| executable.file)
-                .to_vec()
+    /// What `cargo build` is to build besides the first example.
+    fn targets(self) -> Vec<&'static str> {
+        let network = || NETWORK_EXECUTABLES.map(|executable| executable.file);
+        let executables = match self {
+            Self::Normal => vec![MULTI_CALL.file, TOOL],
+            Self::Verbose => vec![MULTI_CALL.file],
+            Self::Network | Self::VerboseNetwork => network().to_vec(),
+            Self::Single(name) => vec![name],
+            Self::Examples => {
+                let others = EXAMPLES[1..].iter().flat_map(|name| ["--example", name]);
+                return others.collect();
+            }
         };
-        let (executables, features) = match self {
-            Self::Normal => (vec![MULTI_CALL.file, TOOL], &[][..]),
-            Self::Verbose => (vec![MULTI_CALL.file], VERBOSE),
-            Self::Network => (network(), &[][..]),
-            Self::VerboseNetwork => (network(), VERBOSE),
-            Self::Single(name) => (vec![name], &[][..]),
-            Self::Examples => (vec![], &[][..]),
-        };
-        let executables = executables.into_iter().flat_map(|name| ["--bin", name]);
-        let examples: &[&str] = match self {
-            Self::Examples => &EXAMPLES,
-            _ => &EXAMPLES[..1],
-        };
-        let examples = examples.iter().flat_map(|name| ["--example", name]);
-        let targets = ["--workspace"].into_iter().chain(executables);
-        targets
-            .chain(examples)
-            .chain(features.iter().copied())
-            .collect()
+        let executables = executables.into_iter();
+        executables.flat_map(|name| ["--bin", name]).collect()
     }
 
     fn flavour(self) -> Flavour {
@@ -119,19 +108,26 @@ impl Set {
         // A failed build has poisoned the lock: each test then fails with cargo's message.
         let mut done = DONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if !done.contains(&self) {
-            self.build();
+            Self::build(&[self]);
             done.insert(self);
         }
     }
 
-    fn build(self) {
+    /// Builds sets of one flavour: of all that a run builds, each dependency has one set of features,
+    /// that of the workspace and its tests, so it is compiled once. An example is what needs the tests'
+    /// dependencies.
+    fn build(sets: &[Self]) {
         let lock = File::create(make(&target_dir()).join("executables-of-tests.lock")).unwrap();
         flock(&lock, FlockOperation::LockExclusive).unwrap();
         let mut build = cargo();
-        build.args(["build", "--quiet"]).args(self.arguments());
+        build.args(["build", "--quiet", "--workspace", "--example", EXAMPLES[0]]);
+        build.args(sets.iter().flat_map(|set| set.targets()));
+        if sets[0].flavour() == Flavour::Verbose {
+            build.args(VERBOSE);
+        }
         let status = build.status().unwrap();
         assert!(status.success(), "{build:?} fails");
-        self.put();
+        sets.iter().copied().for_each(Self::put);
     }
 
     /// Links and copies what cargo has built, since the next set replaces it in cargo's folder.
@@ -251,8 +247,8 @@ pub(crate) fn dynamic_plugins() -> PathBuf {
 
 /// Builds all executables of all targets; returns their folder, for [`BUILT`].
 pub fn build_all() -> PathBuf {
-    for set in Set::ALL {
-        set.build();
+    for sets in Set::ALL {
+        Set::build(sets);
     }
     dynamic_plugins();
     folder_of_builds()
