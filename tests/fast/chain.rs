@@ -50,10 +50,8 @@ fn without_cni_command_each_plugin_prints_its_usage() {
         let path = sandbox.plugins().join(name);
         let output = Call::new(path.clone()).run();
         output.nothing();
-        let first = format!(
-            "{name} {} (unknown commit, normal)",
-            env!("CARGO_PKG_VERSION")
-        );
+        let commit = option_env!("IPAM_DELEGATED_COMMIT").unwrap_or("unknown commit");
+        let first = format!("{name} {} ({commit}, normal)", env!("CARGO_PKG_VERSION"));
         assert!(output.stderr.starts_with(&first), "{output:?}");
         assert!(
             output.stderr.contains("0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0"),
