@@ -13,6 +13,7 @@ use shipped::{MULTI_CALL, NETWORK_EXECUTABLES};
 use tar::{Builder, EntryType, Header};
 
 use super::Executables;
+use crate::build::compression;
 
 /// Files, sorted by their paths.
 #[derive(Default)]
@@ -177,7 +178,7 @@ impl Archive {
 
 /// The bytes, compressed by gzip, without the present time.
 pub(crate) fn compressed(bytes: &[u8]) -> Result<Vec<u8>> {
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::new(compression()));
     gzip.write_all(bytes)?;
     Ok(gzip.finish()?)
 }

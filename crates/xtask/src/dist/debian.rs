@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::archive::Archive;
 use super::{Release, package};
-use crate::build::Flavour;
+use crate::build::{Flavour, compression};
 use crate::cargo::run;
 
 /// The folders of the archive, and theirs in the package. podman, nerdctl and containerd of Debian
@@ -60,7 +60,8 @@ fn build(mut package: Archive, time: u64) -> Result<Vec<u8>> {
     let mut dpkg = Command::new("dpkg-deb");
     // Every time that is later becomes this one.
     dpkg.env("SOURCE_DATE_EPOCH", time.to_string());
-    dpkg.args(["--root-owner-group", "-Zgzip", "--build"]);
+    let level = format!("-z{}", compression());
+    dpkg.args(["--root-owner-group", "-Zgzip", &level, "--build"]);
     run(dpkg.arg(&tree).arg(&file))?;
     Ok(fs::read(file)?)
 }
