@@ -62,7 +62,7 @@ fn the_manuals_commands_swap_the_plugins_under_running_containers() {
     };
     meanwhile(&sandbox, || {
         // To the other flavour and back.
-        for _ in 0..4 {
+        for _ in 0..2 {
             swap(Flavour::Normal);
             swap(Flavour::Verbose);
         }
