@@ -4,6 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use harness::waiting::wait_for;
 use harness::{Node, Output, Sandbox, needs};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
@@ -101,6 +102,34 @@ esac"#;
     });
     assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
     assert_eq!(sandbox.records("testnet"), ["other:eth0.json"]);
+}
+
+#[test]
+fn an_attachment_whose_del_ends_during_a_gc_is_not_undone_again() {
+    let script = r#"cat > /dev/null
+case $CNI_COMMAND in
+ADD) echo '{"ips": []}' ;;
+DEL) echo >> "${0%/*}/../deleting"; cat "${0%/*}/../go" > /dev/null ;;
+esac"#;
+    let sandbox = Sandbox::default().with_script("slow", script);
+    let ranges = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+    let delegates = ["slow", "ipam-ds-ranges", "ipam-da-host-local"];
+    let config = sandbox.config("1.1.0", &delegates, &ranges);
+    add(&sandbox, &config, "c1").result();
+    let (go, deleting) = (sandbox.root().join("go"), sandbox.root().join("deleting"));
+    mkfifoat(CWD, &go, Mode::RWXU).unwrap();
+    thread::scope(|scope| {
+        let del = scope.spawn(|| sandbox.chain_call("DEL", "c1", &config).run());
+        wait_for(|| deleting.exists());
+        let collecting = scope.spawn(|| gc(&sandbox, &config, &[]));
+        // As long as a GC takes that lists the record, and waits for its lock.
+        thread::sleep(Duration::from_millis(500));
+        fs::write(&go, "").unwrap();
+        del.join().unwrap().nothing();
+        fs::remove_file(&go).unwrap();
+        collecting.join().unwrap().nothing();
+    });
+    assert_eq!(fs::read(deleting).unwrap(), b"\n");
 }
 
 #[test]

@@ -160,3 +160,26 @@ fn what_an_allocator_could_not_undo_stays_recorded_for_the_del() {
     assert!(sandbox.reserved("testnet").is_empty());
     assert!(sandbox.records("testnet").is_empty());
 }
+
+#[test]
+fn a_del_without_a_record_releases_what_prev_result_names_whatever_pool_is_chosen_today() {
+    let sandbox = Sandbox::default();
+    let rules = json!({
+        "pools": {
+            "web": {"subnet": "10.1.0.0/24", "space": "a"},
+            "rest": {"subnet": "10.2.0.0/24", "space": "b"},
+        },
+        "rules": [{"when": {"TEAM": "web"}, "pools": ["web"]}, {"pools": ["rest"]}],
+    });
+    let mut config = sandbox.config("1.1.0", &["ipam-ds-rules", ALLOCATOR], &rules);
+    let call = |command: &str, config: &Value, team: &str| {
+        let call = sandbox.chain_call(command, "c1", config);
+        call.env("CNI_ARGS", format!("IgnoreUnknown=1;TEAM={team}"))
+            .run()
+    };
+    let result = call("ADD", &config, "web").result();
+    fs::remove_dir_all(sandbox.state_dir()).unwrap();
+    config["prevResult"] = result;
+    call("DEL", &config, "other").nothing();
+    assert!(sandbox.reserved("a").is_empty());
+}

@@ -13,6 +13,7 @@ use crate::run::steps::{self, Step};
 use crate::settings;
 
 /// Outcome of the DEL of an attachment.
+#[derive(Default)]
 pub(super) struct Undone {
     /// The errors of the failed delegates.
     pub(super) failed: Vec<Error>,

@@ -94,6 +94,10 @@ impl Chain<'_> {
         versions: &mut CommonVersions,
     ) -> Result<Option<Undone>, Error> {
         let found = lock::acquire(&self.records, attachment, IfMissing::Leave, WhenBusy::Wait)?;
+        if let Lookup::Missing = found {
+            // Its DEL has ended since the records were listed. An ADD may begin at any time.
+            return Ok(Some(Undone::default()));
+        }
         if let Some(reason) = reason_to_keep(&found) {
             let path = self.records.file(attachment);
             tracing::warn!(
@@ -130,7 +134,7 @@ struct Stale {
     unknown: Vec<Error>,
 }
 
-/// The reason to keep an attachment that a list doesn't name. Without a record, the list decides.
+/// The reason to keep an attachment that a list doesn't name.
 fn reason_to_keep(found: &Lookup<LockedRecord>) -> Option<String> {
     let content = match found {
         Lookup::Found(locked) => locked.content.as_ref()?,

@@ -12,7 +12,8 @@ use crate::storage;
 
 /// Releases the attachment's addresses: those of `prevResult` first. If these were fewer than
 /// pools, the directories are searched: those of the pools and of the network, or, without pools,
-/// all. A rollback searches for nothing.
+/// all. One of `prevResult` that is still left is looked for in all directories: other pools may be
+/// chosen today. A rollback searches for nothing.
 pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
     let network = config.name();
@@ -39,6 +40,12 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
     if !is_rollback && !release.has_one_of_each(&pools) {
         for name in all.union(&named) {
             release.search(name, &holder);
+        }
+    }
+    if !is_rollback && !release.has(&ips) {
+        for name in data_dir.names()? {
+            let found = data_dir.states_of(&name, &ips);
+            release.of_attachment(&name, found, |state| holder.has_by_interface(&name, state));
         }
     }
     release.finish_with(&ips)
@@ -167,6 +174,12 @@ impl<'a> Release<'a> {
         self.unknown.push(Error::new(code::TRY_AGAIN_LATER, msg));
     }
 
+    /// True if it has released these addresses.
+    fn has(&self, ips: &[IpAddr]) -> bool {
+        let mut ips = ips.iter();
+        ips.all(|ip| self.released.contains(&ip.to_canonical()))
+    }
+
     /// True if it has released an address of each of these pools, and there are some.
     fn has_one_of_each(&self, pools: &Pools) -> bool {
         let number = pools.entries().len();
@@ -176,8 +189,7 @@ impl<'a> Release<'a> {
     /// As [`Self::finish`]. If one of these addresses was not released, the failures in other
     /// directories count: it may be there.
     fn finish_with(mut self, ips: &[IpAddr]) -> Result<(), Error> {
-        let is_released = |ip: &IpAddr| self.released.contains(&ip.to_canonical());
-        if !ips.iter().all(is_released) {
+        if !self.has(ips) {
             self.errors.append(&mut self.unknown);
         }
         self.finish()
