@@ -138,6 +138,43 @@ fn a_tenants_full_pool_makes_the_node_unready_for_nobody() {
 }
 
 #[test]
+fn status_and_check_refuse_what_refuses_each_add_on_this_node() {
+    let sandbox = Sandbox::default();
+    let ipam = json!({
+        "node": "r9-1",
+        "pools": {"rack7": {"subnet": "10.7.0.0/24"}, "rack9": {"subnet": "10.9.0.0/24"}},
+        "rules": [{"when": {"node": "r7-*"}, "pools": ["rack7"]},
+                  {"when": {"K8S_POD_NAME": "x"}, "pools": ["rack9"]}],
+    });
+    let good = sandbox.config("1.1.0", &CHAIN, &ipam);
+    let call = |command: &str, config: &Value| {
+        let call = sandbox.pod_call(command, config, "prod", "db");
+        call.run()
+    };
+    // Another pod may be one of the rule.
+    assert_eq!(call("ADD", &good).code(), 7);
+    call("STATUS", &good).nothing();
+    let mut of_other_node = good.clone();
+    of_other_node["ipam"]["rules"][1] = json!({"when": {"node": "r8-*"}, "pools": ["rack9"]});
+    let mut no_such_pool = good.clone();
+    no_such_pool["ipam"]["rules"] = json!([{"pools": ["${network}"]}]);
+    let mut request = good.clone();
+    request["ipam"]["rules"] = json!([{"pools": ["rack9"]}]);
+    request["args"] = json!({"cni": {"ips": ["10.7.0.9"]}});
+    for config in [of_other_node, no_such_pool, request] {
+        let (add, status) = (
+            call("ADD", &config).error(),
+            call("STATUS", &config).error(),
+        );
+        assert_eq!((&add["code"], &status["code"]), (&json!(7), &json!(7)));
+        sandbox.write_conflist("10-test.conflist", &config);
+        let found = sandbox.ipamctl(&["check"]).run();
+        let msg = status["msg"].as_str().unwrap().rsplit(": ").next().unwrap();
+        assert!(found.stdout.contains(msg), "{msg}: {found:?}");
+    }
+}
+
+#[test]
 fn a_pool_of_an_earlier_selector_that_overlaps_the_catalogue_is_refused() {
     let sandbox = Sandbox::default();
     let chain = ["ipam-ds-ranges", "ipam-ds-rules", "ipam-da-host-local"];

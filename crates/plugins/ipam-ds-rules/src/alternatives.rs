@@ -1,39 +1,64 @@
 //! The pools of each rule, for STATUS, which has no container.
 
-use cni::{Error, Object};
-use ipam::LONGEST_STICKY_KEY;
+use cni::{Call, Error, Object};
+use ipam::{Facts, LONGEST_STICKY_KEY, RequestedAddress};
 
 use crate::catalogue::Catalogue;
-use crate::choice::{self, Choice};
+use crate::choice::Choice;
 use crate::pool::CataloguePool;
 use crate::rule::Rule;
 use crate::template::Template;
 
-/// The pools that each rule may lead to: those whose names have no fact, and, if others have one,
-/// each pool that it may name.
+/// The facts that all containers of a network have in common on a node.
+const COMMON: [&str; 2] = ["network", "node"];
+
+/// The pools that each rule may lead to: those whose names have no fact of a container, and, if
+/// others have one, each pool that it may name.
 ///
 /// # Errors
 ///
-/// Code 7 if no rule can lead to pools.
-pub(crate) fn alternatives(catalogue: &Catalogue) -> Result<Vec<Vec<Object>>, Error> {
-    if catalogue.rules.is_empty() {
-        return Err(choice::no_rule());
-    }
+/// Code 7 if no rule can hold on this node and lead to pools, or the call's labels or requested
+/// addresses, which each ADD has, are refused.
+pub(crate) fn alternatives(
+    catalogue: &Catalogue,
+    call: &Call<'_>,
+) -> Result<Vec<Vec<Object>>, Error> {
+    let facts = Facts::of(call)?;
+    let common = COMMON
+        .iter()
+        .filter_map(|name| Some((*name, facts.get(name)?)));
+    let known: Facts = common.collect();
+    let requests = ipam::requests(call)?;
     let mut all = Vec::new();
     let mut errors = Vec::new();
     for rule in &catalogue.rules {
-        match of_rule(catalogue, rule) {
+        let holds = rule.holds_for_any(&known);
+        if holds == Some(false) {
+            continue;
+        }
+        match of_rule(catalogue, rule, &known, &requests) {
             Ok(some) => all.extend(some),
             Err(error) => errors.push(error),
+        }
+        if holds == Some(true) {
+            // No later rule is reached.
+            break;
         }
     }
     if all.is_empty() {
         Error::all_as_one(errors)?;
+        catalogue.first_that_holds(&known)?;
     }
     Ok(all)
 }
 
-fn of_rule(catalogue: &Catalogue, rule: &Rule) -> Result<Vec<Vec<Object>>, Error> {
+fn of_rule(
+    catalogue: &Catalogue,
+    rule: &Rule,
+    known: &Facts,
+    requests: &[RequestedAddress],
+) -> Result<Vec<Vec<Object>>, Error> {
+    let is_known = |template: &Template| template.expand(known).is_ok();
     let never = |key: &str, why: &str| Err(Error::config(format!("{}.{key}: {why}", rule.path)));
     for (key, template) in [("sticky", &rule.sticky), ("owner", &rule.owner)] {
         let is_longer = |text: &Template| text.shortest() > LONGEST_STICKY_KEY;
@@ -42,7 +67,11 @@ fn of_rule(catalogue: &Catalogue, rule: &Rule) -> Result<Vec<Vec<Object>>, Error
             return never(key, &why);
         }
     }
-    let choice = Choice::for_any_container(&catalogue.pools, rule)?;
+    let mut choice = Choice::for_any_container(&catalogue.pools, rule, known)?;
+    // An address that depends on the container may be the requested one.
+    if rule.ips().iter().all(|(_, ip)| is_known(ip.template())) {
+        choice.request_by_runtime(requests.to_vec())?;
+    }
     let mut certain = choice.entries()?;
     // A fact may be an address that is excluded for all others.
     if rule.ips().iter().any(|(_, requested)| !requested.is_pin()) {
@@ -51,10 +80,10 @@ fn of_rule(catalogue: &Catalogue, rule: &Rule) -> Result<Vec<Vec<Object>>, Error
     let mut alternatives = Vec::new();
     for names in rule.pools() {
         // Of an array, one pool is enough.
-        let is_known = names
-            .iter()
-            .any(|(_, template)| template.literal().is_some());
-        let Some((key, template)) = names.first().filter(|_| !is_known) else {
+        if names.iter().any(|(_, template)| is_known(template)) {
+            continue;
+        }
+        let Some((key, template)) = names.first() else {
             continue;
         };
         let chosen = |pool: &CataloguePool| choice.pools().any(|other| other.name == pool.name);
@@ -81,18 +110,27 @@ fn of_rule(catalogue: &Catalogue, rule: &Rule) -> Result<Vec<Vec<Object>>, Error
 
 #[cfg(test)]
 mod tests {
-    use cni::NetworkConfig;
+    use cni::{Environment, NetworkConfig};
 
     use super::*;
+
+    fn read(ipam: &str, args: &str) -> Result<Vec<Vec<Object>>, Error> {
+        let json = format!(
+            r#"{{"cniVersion":"1.1.0","name":"net","ipam":{ipam},"args":{{"cni":{args}}}}}"#
+        );
+        let config = NetworkConfig::parse(json.into_bytes()).unwrap();
+        let environment = Environment::default();
+        alternatives(
+            &Catalogue::of(&config).unwrap(),
+            &Call::new(config, &environment),
+        )
+    }
 
     /// The names of the pools of each alternative.
     fn of(rules: &str) -> Result<Vec<String>, String> {
         let pools = r#"{"web":{"subnet":"10.0.0.0/24"},"db":{"subnet":"10.0.1.0/24"},"lan":{}}"#;
-        let ipam = format!(r#"{{"pools":{pools},"rules":[{rules}]}}"#);
-        let json = format!(r#"{{"cniVersion":"1.1.0","name":"net","ipam":{ipam}}}"#);
-        let config = NetworkConfig::parse(json.into_bytes()).unwrap();
-        let catalogue = Catalogue::of(&config).unwrap();
-        let all = alternatives(&catalogue).map_err(|error| error.msg)?;
+        let ipam = format!(r#"{{"pools":{pools},"rules":[{rules}],"node":"db"}}"#);
+        let all = read(&ipam, "{}").map_err(|error| error.msg)?;
         let name = |entry: &Object| entry.read::<String>("", "name").unwrap().unwrap();
         let names = |entries: &Vec<Object>| entries.iter().map(name).collect::<Vec<_>>().join("+");
         Ok(all.iter().map(names).collect())
@@ -128,14 +166,69 @@ mod tests {
 
     #[test]
     fn what_a_fact_may_request_is_not_excluded() {
-        let read = |ip: &str| {
+        let is_excluded = |ip: &str| {
             let pool = r#"{"web":{"subnet":"10.0.0.0/24","exclude":["10.0.0.0/24"]}}"#;
             let ipam = format!(r#"{{"pools":{pool},"rules":[{{"pools":["web"],"ip":"{ip}"}}]}}"#);
-            let json = format!(r#"{{"cniVersion":"1.1.0","name":"net","ipam":{ipam}}}"#);
-            let config = NetworkConfig::parse(json.into_bytes()).unwrap();
-            let all = alternatives(&Catalogue::of(&config).unwrap()).unwrap();
-            all[0][0].get("exclude").is_some()
+            read(&ipam, "{}").unwrap()[0][0].get("exclude").is_some()
         };
-        assert_eq!((read("${IP}"), read("10.0.0.9")), (false, true));
+        assert_eq!(
+            (is_excluded("${IP}"), is_excluded("10.0.0.9")),
+            (false, true)
+        );
+    }
+
+    #[test]
+    fn a_rule_that_can_not_hold_on_this_node_is_no_alternative() {
+        for (never, because) in [
+            (
+                r#""when":{"node":"d?c"},"pools":["web"]"#,
+                "holds for network=\"net\"",
+            ),
+            (r#""when":{"network":"x"},"pools":["web"]"#, "holds for"),
+            (
+                r#""when":{"node":null,"A":"x"},"pools":["web"]"#,
+                "holds for",
+            ),
+            (r#""when":{"A":[]},"pools":["web"]"#, "holds for"),
+            (
+                r#""when":{"A":[[],{"not":{"not":[]}}]},"pools":["web"]"#,
+                "holds for",
+            ),
+            (r#""pools":["${network}"]"#, "no pool \"net\""),
+            (
+                r#""pools":["${node}"],"ip":"${network}""#,
+                "\"net\" is no IP",
+            ),
+        ] {
+            let refused = of(&format!("{{{never}}}")).unwrap_err();
+            assert!(refused.contains(because), "{never}: {refused}");
+        }
+        let rules = r#"{"when":{"node":"a"},"pools":["web"]},{"when":{"A":{"not":"x"}},"pools":["lan"]},
+            {"when":{"node":"d*","B":{"not":[]}},"pools":["${node}"]},{"when":{"A":"x"},"pools":["web"]}"#;
+        assert_eq!(of(rules).unwrap(), ["lan", "db"]);
+    }
+
+    #[test]
+    fn what_the_configuration_requests_of_each_add_is_requested_of_each_alternative() {
+        let with = |args: &str| {
+            let pool = r#"{"web":{"subnet":"10.0.0.0/24"}}"#;
+            let rules = r#"[{"when":{"A":"1"},"pools":["web"]},{"pools":["web"]}]"#;
+            let all = read(&format!(r#"{{"pools":{pool},"rules":{rules}}}"#), args);
+            all.map_err(|error| error.msg)
+        };
+        for all in with(r#"{"ips":["10.0.0.9"]}"#).unwrap() {
+            assert_eq!(
+                all[0].read("", "requested-ip"),
+                Ok(Some("10.0.0.9".to_owned()))
+            );
+        }
+        for (args, because) in [
+            (r#"{"ips":["10.9.9.9"]}"#, "in none of the pools"),
+            (r#"{"ips":["bad"]}"#, "args.cni.ips[0]: \"bad\""),
+            (r#"{"labels":[{"key":"a"}]}"#, "labels[0].value is missing"),
+        ] {
+            let refused = with(args).unwrap_err();
+            assert!(refused.contains(because), "{args}: {refused}");
+        }
     }
 }

@@ -73,7 +73,7 @@ impl Catalogue {
                 rule.path, earlier.path
             )));
         }
-        let pinned = Choice::for_any_container(&self.pools, &rule)?.pinned()?;
+        let pinned = Choice::for_any_container(&self.pools, &rule, &Facts::default())?.pinned()?;
         self.pools.pinned.extend(pinned);
         self.rules.push(rule);
         Ok(())

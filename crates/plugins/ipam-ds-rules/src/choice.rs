@@ -65,14 +65,18 @@ impl<'a> Choice<'a> {
         Ok(choice)
     }
 
-    /// The part of the choice that is the same for any container, to verify the rule.
+    /// The part of the choice that is the same for any container with these facts, to verify the rule.
     ///
     /// # Errors
     ///
     /// As [`Self::for_container`].
-    pub(crate) fn for_any_container(all: &'a NamedPools, rule: &'a Rule) -> Result<Self, Error> {
+    pub(crate) fn for_any_container(
+        all: &'a NamedPools,
+        rule: &'a Rule,
+        known: &Facts,
+    ) -> Result<Self, Error> {
         let mut choice = Self::of_texts(all, rule, |_, template| {
-            Ok(template.literal().map(Cow::from))
+            Ok(template.expand(known).ok().map(Cow::from))
         })?;
         // An allocator that knows no owners refuses any.
         choice.owner = rule.owner.as_ref().map(|_| "any container's".to_owned());

@@ -40,6 +40,19 @@ impl Condition {
             Self::Not(negation) => !negation.not.holds(fact),
         }
     }
+
+    /// True or false if the condition holds for every fact, or for none; `None` if it may depend on the
+    /// fact.
+    pub(crate) fn holds_for_any(&self) -> Option<bool> {
+        match self {
+            Self::Missing | Self::Text(_) => None,
+            Self::Any(all) => {
+                let mut each = all.iter().map(Self::holds_for_any);
+                each.try_fold(false, |one, holds| Some(one || holds?))
+            }
+            Self::Not(negation) => negation.not.holds_for_any().map(|holds| !holds),
+        }
+    }
 }
 
 fn matches(pattern: &str, fact: &str) -> bool {

@@ -59,13 +59,12 @@ impl Plugin for IpamDsRules {
         ))
     }
 
-    /// Verifies the catalogue, and prints the pools of each rule: one that can be served is enough.
+    /// Verifies the catalogue, and prints the pools of each rule that may hold on this node: one that
+    /// can be served is enough.
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
         let catalogue = Catalogue::of(&call.config)?;
         catalogue.pools.refuse_overlaps(&call.config)?;
-        // A fact of every call.
-        ipam::node_name(&call.config.ipam()?)?;
-        let alternatives = alternatives(&catalogue)?;
+        let alternatives = alternatives(&catalogue, call)?;
         ipam::with_alternatives(&call.config, &alternatives).map(Reply::Result)
     }
 }

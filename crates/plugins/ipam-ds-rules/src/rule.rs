@@ -80,6 +80,24 @@ impl Rule {
         when.all(|(fact, condition)| condition.holds(facts.get(fact.as_str())))
     }
 
+    /// Whether the rule holds for all containers with these facts, or for none; `None` if it depends
+    /// on other facts.
+    pub(crate) fn holds_for_any(&self, known: &Facts) -> Option<bool> {
+        let mut holds = Some(true);
+        for (name, condition) in self.when.iter().flatten() {
+            let fact = known.get(name.as_str());
+            match fact.map_or_else(
+                || condition.holds_for_any(),
+                |_| Some(condition.holds(fact)),
+            ) {
+                Some(true) => {}
+                Some(false) => return Some(false),
+                None => holds = None,
+            }
+        }
+        holds
+    }
+
     /// True if the rule has no condition.
     pub(crate) fn always_holds(&self) -> bool {
         self.when.iter().flatten().next().is_none()
