@@ -61,6 +61,37 @@ fn keys_in_another_case_are_the_same_keys() {
 }
 
 #[test]
+fn what_is_not_utf_8_is_replaced() {
+    let sandbox = Sandbox::default();
+    let config = good(&sandbox);
+    let latin1 = |config: &Value| {
+        let text = config.to_string().replacen('{', r#"{"@":"@","#, 1);
+        let bytes = text.bytes();
+        bytes
+            .map(|byte| if byte == b'@' { b'\xe9' } else { byte })
+            .collect::<Vec<u8>>()
+    };
+    for command in ["ADD", "CHECK", "STATUS", "DEL", "GC"] {
+        let mut config = config.clone();
+        config["cni.dev/valid-attachments"] = json!([]);
+        config["prevResult"] = json!({"ips": [{"address": "10.7.0.2/24"}]});
+        let call = sandbox.call("ipam-delegated", command, &Value::Null);
+        let output = call.stdin(latin1(&config)).run();
+        if command != "ADD" {
+            output.nothing();
+            continue;
+        }
+        assert_eq!(output.ips(), ["10.7.0.2"]);
+        let list = json!({"cniVersion": "1.1.0", "name": "testnet", "plugins": [config]});
+        fs::create_dir_all(sandbox.conf_dir()).unwrap();
+        fs::write(sandbox.conf_dir().join("10-test.conflist"), latin1(&list)).unwrap();
+        let listed = sandbox.ipamctl(&["ls"]).run();
+        assert!(listed.stdout.contains("10.7.0.2"), "{listed:?}");
+    }
+    assert!(sandbox.reserved("testnet").is_empty());
+}
+
+#[test]
 fn two_spellings_of_a_key_are_refused_but_not_by_del_and_gc() {
     let sandbox = Sandbox::default();
     let config = good(&sandbox);

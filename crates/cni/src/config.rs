@@ -257,7 +257,8 @@ fn decode(bytes: Vec<u8>) -> Result<(String, Object), Error> {
             format!("network configuration on stdin: {what}"),
         )
     };
-    let text = String::from_utf8(bytes).map_err(|e| undecodable(e.to_string()))?;
+    // Go's decoder replaces what isn't UTF-8.
+    let text = String::from_utf8_lossy(&bytes).into_owned();
     if text.trim_ascii().is_empty() {
         return Err(undecodable("it is empty".to_owned()));
     }
@@ -354,7 +355,7 @@ mod tests {
             assert!(error.msg.contains(word), "{json}: {error}");
         }
         let error = NetworkConfig::parse(b"{\"name\":\"\xff\"}".to_vec()).unwrap_err();
-        assert_eq!(error.code, code::UNDECODABLE);
+        assert_eq!(error.code, code::INVALID_CONFIG);
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl Conflist {
     ///
     /// The reason why no runtime could use it, naming key and value.
     pub fn parse(file: &Path, content: &[u8]) -> Result<Self, String> {
-        let object: Object = serde_json::from_slice(content).map_err(|e| e.to_string())?;
+        let object = object(content)?;
         let is_list = file
             .extension()
             .is_some_and(|extension| extension == "conflist")
@@ -204,10 +204,17 @@ fn beside(
     let read = |path: PathBuf| {
         let failed = |error: String| format!("{}: {error}", path.display());
         let content = read(&path).map_err(|e| failed(e.to_string()))?;
-        let object = serde_json::from_slice(&content).map_err(|e| failed(e.to_string()))?;
-        PluginEntry::parse("", object, name, version).map_err(failed)
+        let plugin = object(&content);
+        plugin
+            .and_then(|plugin| PluginEntry::parse("", plugin, name, version))
+            .map_err(failed)
     };
     paths.into_iter().map(read).collect()
+}
+
+/// The object in a file. Go's decoder replaces what isn't UTF-8.
+fn object(content: &[u8]) -> Result<Object, String> {
+    serde_json::from_str(&String::from_utf8_lossy(content)).map_err(|e| e.to_string())
 }
 
 /// How libcni reads the keys of a file.

@@ -360,7 +360,7 @@ fn defect(panic: &(dyn Any + Send)) -> Error {
 /// The answer to VERSION. Specification, section 5, "Version": `cniVersion` is the input's.
 /// VERSION never fails; without a version in the input, the answer has the newest one.
 fn supported_versions(stdin: &[u8]) -> Vec<u8> {
-    let probe: Option<Object> = serde_json::from_slice(stdin).ok();
+    let probe: Option<Object> = serde_json::from_str(&String::from_utf8_lossy(stdin)).ok();
     let version = probe.and_then(|probe| probe.read("", "cniVersion").ok()?);
     let asked_with: String = version.unwrap_or_else(|| SpecVersion::LATEST.to_string());
     let answer = json!({
