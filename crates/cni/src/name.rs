@@ -159,6 +159,11 @@ impl DelegateName {
     pub fn selects(&self) -> bool {
         role(&self.0) == Some('s')
     }
+
+    /// True if it checks what was allocated, by its name.
+    pub fn checks(&self) -> bool {
+        role(&self.0) == Some('c')
+    }
 }
 
 /// True if a delegate of this name never holds anything for an attachment: one that finds facts,

@@ -80,6 +80,8 @@ fn each_trap_is_found_and_its_key_named() {
     );
     find(&["ipam-ds-ranges"], ranges, "ipam.delegates");
     find(&["ipam-da-host-local"], ranges, "ipam.delegates[0]");
+    let probe_first = ["ipam-ds-ranges", "ipam-dc-probe", "ipam-da-host-local"];
+    find(&probe_first, ranges, "ipam.delegates[1]");
     find(&OURS, &timeout, "ipam.delegateTimeout");
     find(&OURS, &none, "ipam.ranges");
     find(&OURS, &wrong, "ipam.ranges[0][0].subnet");

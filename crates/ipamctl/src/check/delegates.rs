@@ -74,7 +74,8 @@ impl Check<'_> {
         chain::versions(&delegate, version, self.environment).map_err(missing)
     }
 
-    /// Selectors have to be before the allocator, and facts before the selectors that use them.
+    /// Selectors have to be before the allocator, checks behind it, and facts before the selectors
+    /// that use them.
     fn order(&mut self, network: &Network) {
         let names = &network.delegates;
         if names.iter().all(DelegateName::holds_nothing) {
@@ -89,9 +90,18 @@ impl Check<'_> {
             self.error("ipam.delegates[0]", is_first, instead);
         }
         let last_selector = names.iter().rposition(DelegateName::selects);
+        let last_allocator = names.iter().rposition(|name| !name.holds_nothing());
         for (i, name) in names.iter().enumerate() {
+            let key = format!("ipam.delegates[{i}]");
+            if name.checks()
+                && let Some(later) = last_allocator.filter(|allocator| i < *allocator)
+            {
+                let later = &names[later];
+                let unchecked =
+                    format!("{name} can't check addresses of {later}, which is behind it");
+                self.error(&key, unchecked, format!("{name} behind {later}"));
+            }
             if name.finds_facts() && last_selector.is_some_and(|selector| selector < i) {
-                let key = format!("ipam.delegates[{i}]");
                 let unused = format!("no selector behind {name} uses its facts");
                 self.warning(&key, unused, format!("{name} before the selectors"));
             }
