@@ -96,6 +96,27 @@ fn a_disk_that_is_not_mounted_fails_del_and_status_and_keeps_the_record() {
 }
 
 #[test]
+fn a_file_system_without_locks_for_the_records_fails_status() {
+    needs!("trace");
+    let sandbox = Sandbox::default();
+    let chain = ["ipam-ds-ranges", ALLOCATOR];
+    let config = sandbox.config_of_one_range("1.1.0", &chain, &json!({}));
+    let call = |command: &str, error: &str| {
+        let call = sandbox.chain_call(command, "c1", &config);
+        call.injected(&format!("inject=flock:error={error}")).run()
+    };
+    assert_eq!(call("ADD", "ENOLCK").code(), 11);
+    let error = call("STATUS", "ENOLCK").error();
+    assert_eq!(error["code"], 50);
+    let folder = sandbox.state_dir().join("testnet");
+    let records = format!("records in {}", folder.display());
+    let msg = error["msg"].as_str().unwrap();
+    assert!(msg.contains(&records), "{error}");
+    // A GC is running.
+    call("STATUS", "EAGAIN:when=1").nothing();
+}
+
+#[test]
 fn a_network_name_that_no_directory_can_have_is_refused_if_one_would_be_made() {
     let sandbox = Sandbox::default();
     let name = "n".repeat(256);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use cni::{Attachment, NetworkName};
 use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
 use state_files::{
     FileId, Journal, MOST_RACES, StateFolder, is_refused, lock_file, names_in, open_if_there,
 };
@@ -158,14 +159,22 @@ impl Records {
         lookup(open_if_there(&self.file(attachment), open))
     }
 
-    /// Verifies that it can be told whether an attachment has a record.
+    /// Verifies that it can be told whether an attachment has a record, and that the folder can be
+    /// locked if it is there.
     ///
     /// # Errors
     ///
     /// An I/O error: every ADD would fail by it.
     pub(crate) fn verify(&self) -> io::Result<()> {
         let opened = open_if_there(&self.folder, || StateFolder::open(&self.folder));
-        lookup(opened).map(drop)
+        if let Lookup::Found(folder) = lookup(opened)? {
+            match flock(folder.file(), FlockOperation::NonBlockingLockShared) {
+                // A GC is running.
+                Ok(()) | Err(Errno::WOULDBLOCK) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     /// Reads a record; `None` if nothing has been written to its file, `Err` with the reason
@@ -257,7 +266,6 @@ mod tests {
     use super::*;
     use crate::record::line::Line;
     use crate::tests::attachment;
-    use rustix::io::Errno;
     use std::time::Duration;
 
     fn records(root: &Path) -> Records {
