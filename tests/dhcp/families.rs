@@ -1,5 +1,8 @@
 //! Leases of DHCP and DHCPv6 through the chain, behind the reference's `bridge`.
 
+use std::thread;
+use std::time::Duration;
+
 use harness::waiting::wait_for;
 use harness::{DNSMASQ, needs};
 use serde_json::json;
@@ -81,4 +84,36 @@ fn a_workload_keeps_its_lease_and_a_container_does_not() {
     // Another container of the workload, on any node.
     assert_eq!(lan.add("c2", &sticky), first);
     assert_ne!(lan.add("c3", &lan.config(&json!({}))), first);
+}
+
+#[test]
+fn dhcpv6_waits_for_a_carrier_that_comes_late() {
+    needs!("root", "host-device", DNSMASQ);
+    let lan = Lan::new();
+    let _server = lan.dnsmasq(&[V6, "--enable-ra"]);
+    lan.node.sh("ip link add up0 type veth peer name up0-lan
+         ip link set up0-lan master lan0
+         ip netns add c1");
+    let of = |timeout: u8| {
+        let mut config = lan.config(&json!({"dhcp": {"families": ["6"], "timeout": timeout}}));
+        config["type"] = json!("host-device");
+        config["device"] = json!("up0");
+        config
+    };
+    lan.call("ADD", "c1", &of(1))
+        .refused(11, "no DHCP server answers");
+    lan.call("DEL", "c1", &of(1)).nothing();
+    let config = of(10);
+    let added = thread::scope(|scope| {
+        let add = scope.spawn(|| lan.call("ADD", "c1", &config));
+        wait_for(|| {
+            let up = "ip -n c1 link show dev eth0 up";
+            lan.node.succeeds(up) && !lan.node.sh(up).is_empty()
+        });
+        // By then a client has tried to send.
+        thread::sleep(Duration::from_secs(1));
+        lan.node.sh("ip link set up0-lan up");
+        add.join().unwrap()
+    });
+    assert!(added.ips()[0].starts_with("fd00:1::1"));
 }

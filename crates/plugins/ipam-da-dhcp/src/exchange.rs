@@ -16,6 +16,9 @@ use crate::{Client, Grant, Lease, Link, v4, v6};
 /// The time after which a message is sent again; it doubles each time.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
+/// The kinds of errors before the kernel has verified the link's own address of IPv6.
+const NOT_YET: [ErrorKind; 2] = [ErrorKind::AddrNotAvailable, ErrorKind::NetworkUnreachable];
+
 /// Number of refusals after which no other offer is asked for. A server may offer one address to
 /// several clients at once, and refuses all but the first (RFC 2131, section 3.1, item 4).
 const MOST_REFUSALS: usize = 5;
@@ -38,7 +41,10 @@ type Read<'a> = Box<dyn Fn(&[u8]) -> Option<Result<Grant, Error>> + 'a>;
 
 /// A message that is ready to be sent.
 pub(crate) struct Question<'a> {
+    /// Receives the answers.
     pub(crate) socket: Socket,
+    /// Sends the message, if `socket` doesn't.
+    pub(crate) sender: Option<Socket>,
     pub(crate) bytes: Vec<u8>,
     pub(crate) read: Read<'a>,
 }
@@ -107,13 +113,15 @@ impl Exchange<'_> {
         address: IpAddr,
     ) -> Result<Grant, Error> {
         let question = self.question(client, purpose, address)?;
+        let sender = question.sender.as_ref().unwrap_or(&question.socket);
         let mut wait = FIRST_WAIT;
         let mut failure = Error::new(code::TRY_AGAIN_LATER, "no DHCP server answers");
         let mut is_refused = false;
         while !is_refused && Instant::now() < self.until {
-            match question.socket.send(&question.bytes) {
-                // The kernel still verifies that nobody else has the link's own address of IPv6.
-                Err(error) if error.kind() == ErrorKind::AddrNotAvailable => {
+            match sender.send(&question.bytes) {
+                // The link has no address of IPv6 before it has a carrier, and then the kernel
+                // verifies that nobody else has it.
+                Err(error) if address.is_ipv6() && NOT_YET.contains(&error.kind()) => {
                     thread::sleep(INTERVAL);
                     continue;
                 }

@@ -21,6 +21,9 @@ const DEFAULT_SECONDS: u32 = 3600;
 /// Shortest message, in bytes: relays of BOOTP drop shorter ones (RFC 1542, section 2.1).
 const SHORTEST: usize = 300;
 
+/// Longest message that servers may send, in bytes: a whole frame.
+const LONGEST: u16 = 1500;
+
 /// A message about an address, which is unspecified for any, and the socket for it.
 pub(crate) fn question<'a>(
     link: &Link,
@@ -28,15 +31,18 @@ pub(crate) fn question<'a>(
     purpose: Purpose<'_>,
     ip: Ipv4Addr,
 ) -> io::Result<Question<'a>> {
-    let socket = match purpose {
+    // A server broadcasts its refusal of a renewal, which a socket of UDP at the address wouldn't
+    // receive (RFC 2131, section 4.1).
+    let socket = Socket::packet(link)?;
+    let sender = match purpose {
         Purpose::Renew(server) => {
             let server = server.and_then(|server| server.parse().ok());
             let to = (server.unwrap_or(Ipv4Addr::BROADCAST), SERVER);
-            Socket::udp(link, (ip, CLIENT).into(), to.into())?
+            Some(Socket::udp(link, (ip, CLIENT).into(), to.into())?)
         }
         // A release, too: the interface may be gone before the kernel knows the server's hardware
         // address.
-        _ => Socket::packet(link)?,
+        _ => None,
     };
     let mut message = message(client, purpose, ip);
     message.set_chaddr(&link.interface.mac.unwrap_or_default().octets());
@@ -44,6 +50,7 @@ pub(crate) fn question<'a>(
     bytes.resize(bytes.len().max(SHORTEST), 0);
     Ok(Question {
         socket,
+        sender,
         bytes,
         read: Box::new(move |packet| answer(client, &message, packet)),
     })
@@ -75,6 +82,7 @@ fn message(client: &Client, purpose: Purpose<'_>, ip: Ipv4Addr) -> Message {
     if kind != MessageType::Release {
         let numbers = client.request.iter().map(|number| (*number).into());
         options.insert(DhcpOption::ParameterRequestList(numbers.collect()));
+        options.insert(DhcpOption::MaxMessageSize(LONGEST));
         for (number, value) in &client.provide {
             let option = UnknownOption::new((*number).into(), value.clone().into_bytes());
             options.insert(DhcpOption::Unknown(option));
@@ -89,7 +97,7 @@ fn answer(client: &Client, message: &Message, packet: &[u8]) -> Option<Result<Gr
     if packet.get(4..8)? != message.xid().to_be_bytes() {
         return None;
     }
-    let answer = Message::from_bytes(packet).ok()?;
+    let answer = decoded(packet)?;
     if answer.opcode() != Opcode::BootReply || answer.chaddr() != message.chaddr() {
         return None;
     }
@@ -105,6 +113,48 @@ fn answer(client: &Client, message: &Message, packet: &[u8]) -> Option<Result<Gr
             Some(Err(refused(reason)))
         }
         _ => None,
+    }
+}
+
+/// A message, whose header has 240 bytes (RFC 2131, section 2), with the options of all its places,
+/// the parts of each joined in their order (RFC 3396, section 7). An option that can't be read is
+/// left out.
+fn decoded(packet: &[u8]) -> Option<Message> {
+    let (header, options) = packet.split_at_checked(240)?;
+    let mut message = Message::from_bytes(header).ok()?;
+    let mut all = parts(options);
+    // Option 52 says where further ones are: 1 for `file`, 2 for `sname`, 3 for both.
+    let overload = all.iter().find_map(|part| part.strip_prefix(&[52, 1]));
+    let places = overload.map_or(0, |value| value[0]);
+    for (place, bytes) in [(1, 108..236), (2, 44..108)] {
+        if places & place != 0 {
+            all.extend(parts(&header[bytes]));
+        }
+    }
+    all.sort_by_key(|part| part[0]);
+    for option in all.chunk_by(|one, next| one[0] == next[0]) {
+        if let Ok(option) = DhcpOption::from_bytes(&option.concat()) {
+            message.opts_mut().insert(option);
+        }
+    }
+    Some(message)
+}
+
+/// The options in a place of a message, or parts of them, each with its number and length.
+/// Number 0 pads, 255 is the end.
+fn parts(mut place: &[u8]) -> Vec<&[u8]> {
+    let mut parts = Vec::new();
+    loop {
+        let length = match place {
+            [0, ..] => 1,
+            [number, length, ..] if *number != 255 => 2 + usize::from(*length),
+            _ => return parts,
+        };
+        let Some((part, rest)) = place.split_at_checked(length) else {
+            return parts;
+        };
+        parts.push(part);
+        place = rest;
     }
 }
 

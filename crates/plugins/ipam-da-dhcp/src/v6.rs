@@ -39,6 +39,7 @@ pub(crate) fn question<'a>(
     Ok(Question {
         // The kernel chooses the link's own address.
         socket: Socket::udp(link, (Ipv6Addr::UNSPECIFIED, CLIENT).into(), to.into())?,
+        sender: None,
         bytes: message.to_vec().map_err(io::Error::other)?,
         read: Box::new(move |packet| answer(client, &message, packet)),
     })

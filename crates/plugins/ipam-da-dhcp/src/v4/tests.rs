@@ -9,7 +9,7 @@ fn granted_with(options: impl IntoIterator<Item = DhcpOption>) -> Grant {
         ack.opts_mut().insert(option);
     }
     // As it arrives.
-    let ack = Message::from_bytes(&ack.to_vec().unwrap()).unwrap();
+    let ack = decoded(&ack.to_vec().unwrap()).unwrap();
     granted(&Client::default(), &ack)
 }
 
@@ -71,4 +71,24 @@ fn names_servers_and_times_are_those_of_the_server() {
     } = grant.lease;
     assert_eq!(server, "10.0.0.2");
     assert_eq!((seconds, renew, rebind), (100, 10, 88));
+}
+
+#[test]
+fn options_are_read_from_all_places_and_their_parts_are_joined() {
+    let mut packet = Message::default().to_vec().unwrap();
+    packet.truncate(240);
+    // Half of the routes, a router, an option that can't be read, and the overload.
+    packet.extend([
+        121, 4, 16, 10, 7, 10, 3, 4, 10, 0, 0, 1, 1, 1, 9, 52, 1, 3, 255,
+    ]);
+    packet[108..116].copy_from_slice(&[0, 121, 4, 0, 0, 1, 16, 255]);
+    packet[44..52].copy_from_slice(&[121, 6, 10, 8, 10, 0, 0, 1]);
+    let grant = granted(&Client::default(), &decoded(&packet).unwrap());
+    let expected = ["10.7.0.0/16 by 10.0.0.1", "10.8.0.0/16 by 10.0.0.1"];
+    assert_eq!(as_text(&grant.routes), expected);
+    // A length that leads behind the end.
+    packet.truncate(240);
+    packet.extend([3, 200, 10]);
+    assert!(decoded(&packet).unwrap().opts().iter().next().is_none());
+    assert!(decoded(&packet[..239]).is_none());
 }
