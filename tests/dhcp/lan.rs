@@ -278,4 +278,22 @@ impl Lan {
         let (_, rest) = addresses.split_once("valid_lft ")?;
         rest.split("sec").next()?.parse().ok()
     }
+
+    /// Sets the seconds after which the kernel removes an address of a container.
+    pub(crate) fn set_lifetime(&self, container: &str, address: &str, seconds: u32) {
+        self.node.sh(&format!(
+            "ip -n {container} addr change {address} dev eth0 \
+             valid_lft {seconds} preferred_lft {seconds}"
+        ));
+    }
+
+    /// Makes a container's ADD a long time ago: the daemon doesn't wait for the main plugin then.
+    pub(crate) fn make_old(&self, container: &str) {
+        let record = self.record(container);
+        let (_, at) = record.split_once(r#""at":""#).unwrap();
+        let at = at.split('"').next().unwrap();
+        let older = record.replacen(at, "2026-01-01T00:00:00Z", 1);
+        let file = self.file(&format!("state/lan/{container}:eth0.json"));
+        fs::write(file, older).unwrap();
+    }
 }

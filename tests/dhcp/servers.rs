@@ -47,3 +47,20 @@ fn kea_gives_leases_of_both_families_renews_them_and_takes_them_back() {
         harness::waiting::wait_for(|| lan.text("server.log").lines().any(is_released));
     }
 }
+
+#[test]
+fn a_lost_address_comes_back_from_a_server_that_pings_before_its_offer() {
+    needs!("root", "bridge", "/usr/sbin/dhcpd", "/usr/sbin/kea-dhcp6");
+    let lan = Lan::new();
+    let (server, _v6) = (lan.isc(600), lan.kea(6, 600));
+    let config = lan.config(&json!({"dhcp": {"families": ["4", "6"]}}));
+    assert_eq!(lan.add("c1", &config), ["10.1.0.50", "fd00:1::50"]);
+    // The server verifies for a second that nobody has an address that it doesn't remember.
+    drop(server);
+    std::fs::remove_file(lan.file("isc.leases")).unwrap();
+    let _server = lan.isc(600);
+    lan.node.sh("ip -n c1 -4 addr flush dev eth0");
+    lan.make_old("c1");
+    let _renewer = lan.renewer();
+    harness::waiting::wait_for(|| lan.addresses("c1").contains("10.1.0.50/24"));
+}

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use ipam_da_dhcp::Lease;
 
-/// The time left until T1 of a lease that has this many seconds left.
+/// The time until T1 of a lease that has this many seconds left. A server may have given more than
+/// this lease since: then T1 isn't known, and comes no later than this lease's.
 pub(crate) fn until_t1(lease: &Lease, left: u32) -> Duration {
     let after_t1 = lease.seconds.saturating_sub(lease.renew);
-    Duration::from_secs(left.saturating_sub(after_t1).into())
+    Duration::from_secs(left.saturating_sub(after_t1).min(lease.renew).into())
 }
 
 /// The lease's own server; `None` after T2, when all servers are asked.
@@ -24,10 +25,11 @@ pub(crate) fn left_by_clock(lease: &Lease, age: Duration) -> u32 {
     left.max(after_t2(lease)).max(1)
 }
 
-/// A tenth of a lease: the time over which a start of the daemon spreads its requests, and the
-/// pause before a server is asked again, which hasn't answered.
-pub(crate) fn window(lease: &Lease) -> Duration {
-    Duration::from_secs((lease.seconds / 10).clamp(1, 3600).into())
+/// A tenth of a lease, but at most a quarter of what is left: the time over which a start of the
+/// daemon spreads its requests, and the pause after a request that has failed.
+pub(crate) fn window(lease: &Lease, left: u32) -> Duration {
+    let seconds = (lease.seconds / 10).min(left / 4);
+    Duration::from_secs(seconds.clamp(1, 3600).into())
 }
 
 /// The seconds from T2 to the end.
@@ -55,11 +57,23 @@ mod tests {
     fn t1_and_t2_are_counted_back_from_the_end() {
         let lease = lease();
         // The last one: the server has given more time since.
-        for (left, wait) in [(600, 300), (301, 1), (300, 0), (0, 0), (3600, 3300)] {
+        for (left, wait) in [(600, 300), (301, 1), (300, 0), (0, 0), (3600, 300)] {
             assert_eq!(until_t1(&lease, left), Duration::from_secs(wait));
         }
         assert_eq!(server(&lease, 76), Some("10.0.0.1"));
         assert_eq!(server(&lease, 75), None);
+    }
+
+    #[test]
+    fn the_next_request_comes_before_the_end() {
+        let long = Lease {
+            seconds: 43_200,
+            ..lease()
+        };
+        for (left, seconds) in [(43_200, 3600), (20, 5), (3, 1), (0, 1)] {
+            assert_eq!(window(&long, left), Duration::from_secs(seconds));
+        }
+        assert_eq!(window(&lease(), 600), Duration::from_secs(60));
     }
 
     #[test]

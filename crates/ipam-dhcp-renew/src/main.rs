@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use records::attachments;
-use schedule::Schedule;
+use schedule::{Early, Schedule};
 
 /// As in the plugins: musl's own allocator makes a system call for most requests.
 #[cfg(target_env = "musl")]
@@ -62,17 +62,16 @@ fn main() -> Result<ExitCode> {
     flag::register(SIGHUP, Arc::default())?;
     let mut schedule = Schedule::default();
     if arguments.once {
-        schedule.note(attachments(&arguments)?, false);
-        let is_well = schedule.visit_due();
-        return Ok(ExitCode::from(u8::from(!is_well)));
+        schedule.note(attachments(&arguments)?, Early::Leave);
+        return Ok(ExitCode::from(u8::from(!schedule.visit_due())));
     }
     tracing::info!(version = plugin::version_with_commit(), "started");
-    let mut is_start = true;
+    let mut early = Early::Spread;
     loop {
         match attachments(&arguments) {
             Ok(names) => {
-                schedule.note(names, is_start);
-                is_start = false;
+                schedule.note(names, early);
+                early = Early::Leave;
             }
             Err(error) => tracing::warn!("{error:#}"),
         }

@@ -1,15 +1,13 @@
-//! The times of the visits, in memory. After a start, every lease is renewed within a tenth of its
-//! time, each at its own moment.
+//! The times of the visits, in memory. After a start, every attachment is visited, and its leases
+//! are renewed at its own moment soon after.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use chain::record::record_of;
 use ipam_da_dhcp::Lease;
 
-use crate::due::window;
 use crate::records::RecordName;
 
 /// Number of attachments that are visited at once.
@@ -23,26 +21,38 @@ pub(crate) struct Schedule(BTreeMap<RecordName, Entry>);
 pub(crate) struct Entry {
     /// The time of the next visit.
     pub(crate) due: Instant,
-    /// True until the first visit after a start: all leases are renewed, not only those that are
-    /// due.
-    pub(crate) renews_all: bool,
+    /// What is to be done for leases that aren't due.
+    pub(crate) early: Early,
+    /// The leases of its record.
+    pub(crate) recorded: Vec<Lease>,
+    /// The same leases, as servers have granted them last.
+    pub(crate) leases: Vec<Lease>,
     /// False if something was wrong in the last visit.
     pub(crate) is_well: bool,
 }
 
+/// The treatment of leases that aren't due.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Early {
+    /// In the first visit after a start: the attachment waits for its own moment.
+    Spread,
+    /// In the visit at that moment: they are renewed.
+    Renew,
+    /// They wait.
+    Leave,
+}
+
 impl Schedule {
-    /// Takes note of new and removed records. At a start (`renews_all`), each one waits for its own
-    /// moment.
-    pub(crate) fn note(&mut self, names: BTreeSet<RecordName>, renews_all: bool) {
+    /// Takes note of new and removed records.
+    pub(crate) fn note(&mut self, names: BTreeSet<RecordName>, early: Early) {
         self.0.retain(|name, _| names.contains(name));
         for name in names {
-            self.0.entry(name).or_insert_with_key(|name| {
-                let own_moment = renews_all.then(|| first_moment(name)).flatten();
-                Entry {
-                    due: Instant::now() + own_moment.unwrap_or_default(),
-                    renews_all,
-                    is_well: false,
-                }
+            self.0.entry(name).or_insert_with(|| Entry {
+                due: Instant::now(),
+                early,
+                recorded: Vec::new(),
+                leases: Vec::new(),
+                is_well: false,
             });
         }
     }
@@ -69,15 +79,12 @@ impl Schedule {
     }
 }
 
-/// The time until an attachment's own moment within a tenth of its lease, by the clock. A daemon
-/// that is started again and again asks for a lease once in each tenth. `None` without a lease.
-fn first_moment(name: &RecordName) -> Option<Duration> {
-    let listed = record_of(&name.state_dir, &name.network, &name.attachment);
-    let record = listed.ok()??.content.ok()?;
-    let leases = Lease::of_answer(record.answer()).ok()?;
-    let window = leases.iter().map(window).min()?.as_millis();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+/// The time until an attachment's own moment within a window, by the clock. A daemon that is
+/// started again and again asks for a lease once in each window.
+pub(crate) fn own_moment(name: &RecordName, window: Duration) -> Duration {
     let own = BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
-    let wait = (u128::from(own) + window - now.as_millis() % window) % window;
-    u64::try_from(wait).map(Duration::from_millis).ok()
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let window = window.as_millis();
+    let wait = (u128::from(own) + window - now.unwrap_or_default().as_millis() % window) % window;
+    Duration::from_millis(u64::try_from(wait).unwrap_or_default())
 }

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 
 use crate::due::{left_by_clock, server, until_t1, window};
 use crate::records::RecordName;
-use crate::schedule::Entry;
+use crate::schedule::{Early, Entry, own_moment};
 
 /// Longest time of a visit's exchanges together: a DEL waits two seconds for the lock.
 const MOST: Duration = Duration::from_millis(1500);
@@ -21,6 +21,9 @@ const BUSY: Duration = Duration::from_secs(1);
 
 /// Interval of the visits of an attachment for which nothing can be done now.
 const IDLE: Duration = Duration::from_secs(60);
+
+/// Interval of the requests for an address that is missing.
+const MISSING: Duration = Duration::from_secs(10);
 
 /// The time after its ADD during which a missing address isn't asked for: the main plugin may still
 /// be about to add it.
@@ -40,8 +43,11 @@ impl Entry {
             self.is_well = false;
             IDLE
         });
-        self.due = Instant::now() + next;
-        self.renews_all = false;
+        let (next, early) = match self.early {
+            Early::Spread => (own_moment(name, next), Early::Renew),
+            _ => (next, Early::Leave),
+        };
+        (self.due, self.early) = (Instant::now() + next, early);
     }
 
     /// Tends all leases of the record; returns the time until the next visit.
@@ -60,24 +66,30 @@ impl Entry {
 
     /// Tends all leases of a record, whose ADD has succeeded.
     fn tend_all(&mut self, record: &AttachmentRecord, name: &str) -> Result<Duration, Error> {
-        let leases = Lease::of_answer(record.answer())?;
+        let recorded = Lease::of_answer(record.answer())?;
         let is_added = record.state == RecordState::Added;
-        if leases.is_empty() || !is_added || record.namespace() != Namespace::There {
+        if recorded.is_empty() || !is_added || record.namespace() != Namespace::There {
             return Ok(IDLE);
         }
-        let share = MOST / u32::try_from(leases.len()).unwrap_or(u32::MAX);
+        if self.recorded != recorded {
+            self.leases.clone_from(&recorded);
+            self.recorded = recorded;
+        }
+        // Each visit begins with another lease, so none takes all the time.
+        self.leases.rotate_left(1);
+        let until = Instant::now() + MOST;
         let tended = on_link(&record.netns, name, |link| {
-            let tend = |lease: &Lease| {
-                let until = Instant::now() + share;
-                let exchange = Exchange { link, until };
-                let tended = tend(&exchange, record, lease, self.renews_all);
+            let exchange = Exchange { link, until };
+            let tend = |lease: &mut Lease| {
+                let tended = tend(&exchange, record, lease, self.early);
                 tended.unwrap_or_else(|error| {
                     tracing::warn!(address = %lease.address, %error, "not renewed");
                     self.is_well = false;
-                    window(lease)
+                    let found = link.address(lease.address).ok().flatten();
+                    found.map_or(MISSING, |found| window(lease, found.valid))
                 })
             };
-            leases.iter().map(tend).min()
+            self.leases.iter_mut().map(tend).min()
         });
         let next = tended.map_err(|error| Error::io(&record.netns, error))?;
         Ok(next.flatten().unwrap_or(IDLE))
@@ -89,13 +101,14 @@ impl Entry {
 fn tend(
     exchange: &Exchange<'_>,
     record: &AttachmentRecord,
-    lease: &Lease,
-    renews_all: bool,
+    lease: &mut Lease,
+    early: Early,
 ) -> io::Result<Duration> {
     let (link, address) = (exchange.link, lease.address);
     let age = record.added.elapsed().unwrap_or_default();
+    let has_time = Instant::now() < exchange.until;
     let Some(mut found) = link.address(address)? else {
-        if age < YOUNG {
+        if age < YOUNG || !has_time {
             return Ok(BUSY);
         }
         return ask_anew(exchange, record, lease);
@@ -105,8 +118,11 @@ fn tend(
         link.put(found)?;
     }
     let wait = until_t1(lease, found.valid);
-    if !wait.is_zero() && !renews_all {
-        return Ok(wait);
+    match early {
+        Early::Spread => return Ok(window(lease, found.valid)),
+        Early::Leave if !wait.is_zero() => return Ok(wait),
+        _ if !has_time => return Ok(BUSY),
+        _ => {}
     }
     let purpose = Purpose::Renew(server(lease, found.valid));
     match exchange.ask(&lease.client, purpose, address) {
@@ -115,7 +131,7 @@ fn tend(
             link.remove(found.net)?;
             Ok(Duration::ZERO)
         }
-        renewed => put(link, found.net, &renewed.map_err(io::Error::other)?),
+        renewed => put(link, found.net, renewed.map_err(io::Error::other)?, lease),
     }
 }
 
@@ -125,12 +141,13 @@ fn tend(
 fn ask_anew(
     exchange: &Exchange<'_>,
     record: &AttachmentRecord,
-    lease: &Lease,
+    lease: &mut Lease,
 ) -> io::Result<Duration> {
     let acquired = exchange.acquire(&lease.client, lease.address);
     let grant = acquired.map_err(io::Error::other)?;
     let net = IpNet::new(lease.address, grant.prefix_len).map_err(io::Error::other)?;
-    let next = put(exchange.link, net, &grant)?;
+    let gateway = grant.gateway;
+    let next = put(exchange.link, net, grant, lease)?;
     let answer = record.answer();
     let answer = answer.and_then(|raw| IpamResult::read("result", raw).ok());
     for route in answer.unwrap_or_default().routes {
@@ -139,18 +156,17 @@ fn ask_anew(
         };
         if to.addr().is_ipv4() == net.addr().is_ipv4() {
             let own = route.read("route", "gw").ok().flatten();
-            let metric = route.read("route", "priority").ok().flatten();
-            let gateway = own.or(grant.gateway);
-            exchange.link.put_route(to, gateway, metric)?;
+            exchange.link.put_route(to, own.or(gateway), &route)?;
         }
     }
     Ok(next)
 }
 
-/// Gives an address the lifetime of what is granted, or adds it.
-fn put(link: &Link, net: IpNet, grant: &Grant) -> io::Result<Duration> {
-    let valid = grant.lease.seconds;
+/// Gives an address the lifetime of what is granted, or adds it, and remembers what is granted.
+fn put(link: &Link, net: IpNet, grant: Grant, lease: &mut Lease) -> io::Result<Duration> {
+    *lease = grant.lease;
+    let valid = lease.seconds;
     link.put(LinkAddress { net, valid })?;
     tracing::info!(address = %net.addr(), seconds = valid, "renewed");
-    Ok(Duration::from_secs(grant.lease.renew.into()))
+    Ok(Duration::from_secs(lease.renew.into()))
 }

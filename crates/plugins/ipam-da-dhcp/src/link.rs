@@ -7,6 +7,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
+use cni::Object;
 use ipnet::IpNet;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage,
@@ -16,7 +17,7 @@ use netlink_packet_route::RouteNetlinkMessage as Message;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage, CacheInfo};
 use netlink_packet_route::link::{LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
-    RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
 };
 use pnet_datalink::NetworkInterface;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
@@ -120,18 +121,13 @@ impl Link {
         self.request(request, NLM_F_ACK).map(drop)
     }
 
-    /// Adds a route through this interface, or replaces it. Without a gateway, or with an
-    /// unspecified one, the destination is on the link.
+    /// Adds a route of a result through this interface, or replaces it. Without a gateway, or with
+    /// an unspecified one, the destination is on the link.
     ///
     /// # Errors
     ///
     /// An I/O error.
-    pub fn put_route(
-        &self,
-        to: IpNet,
-        gateway: Option<IpAddr>,
-        metric: Option<u32>,
-    ) -> io::Result<()> {
+    pub fn put_route(&self, to: IpNet, gateway: Option<IpAddr>, route: &Object) -> io::Result<()> {
         let mut request = RouteMessage::default();
         request.header.address_family = to.addr().into();
         request.header.destination_prefix_length = to.prefix_len();
@@ -147,8 +143,10 @@ impl Link {
                 .push(RouteAttribute::Gateway(gateway.into())),
             None => request.header.scope = RouteScope::Link,
         }
-        let metric = metric.map(RouteAttribute::Priority);
-        request.attributes.extend(metric);
+        let number = |key| route.read("route", key).ok().flatten();
+        let metric = number("priority").map(RouteAttribute::Priority);
+        let mtu = number("mtu").map(|mtu| RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu)]));
+        request.attributes.extend(metric.into_iter().chain(mtu));
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
         self.request(Message::NewRoute(request), flags).map(drop)
     }
