@@ -76,7 +76,8 @@ impl Sandbox {
     /// the plugins read it; what they refuse as no configuration, or as no path,
     /// stays as it is.
     pub fn confine(&self, config: Vec<u8>) -> Vec<u8> {
-        let Ok(mut object) = serde_json::from_slice::<Object>(&config) else {
+        let Ok(mut object) = serde_json::from_str::<Object>(&String::from_utf8_lossy(&config))
+        else {
             return config;
         };
         // Of several spellings, DEL and GC read the last one.
