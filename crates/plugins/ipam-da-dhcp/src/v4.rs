@@ -21,9 +21,6 @@ const DEFAULT_SECONDS: u32 = 3600;
 /// Shortest message, in bytes: relays of BOOTP drop shorter ones (RFC 1542, section 2.1).
 const SHORTEST: usize = 300;
 
-/// Longest message that servers may send, in bytes: a whole frame.
-const LONGEST: u16 = 1500;
-
 /// A message about an address, which is unspecified for any, and the socket for it.
 pub(crate) fn question<'a>(
     link: &Link,
@@ -82,7 +79,8 @@ fn message(client: &Client, purpose: Purpose<'_>, ip: Ipv4Addr) -> Message {
     if kind != MessageType::Release {
         let numbers = client.request.iter().map(|number| (*number).into());
         options.insert(DhcpOption::ParameterRequestList(numbers.collect()));
-        options.insert(DhcpOption::MaxMessageSize(LONGEST));
+        // A whole frame, in bytes.
+        options.insert(DhcpOption::MaxMessageSize(1500));
         for (number, value) in &client.provide {
             let option = UnknownOption::new((*number).into(), value.clone().into_bytes());
             options.insert(DhcpOption::Unknown(option));
@@ -125,9 +123,8 @@ fn decoded(packet: &[u8]) -> Option<Message> {
     let mut all = parts(options);
     // Option 52 says where further ones are: 1 for `file`, 2 for `sname`, 3 for both.
     let overload = all.iter().find_map(|part| part.strip_prefix(&[52, 1]));
-    let places = overload.map_or(0, |value| value[0]);
     for (place, bytes) in [(1, 108..236), (2, 44..108)] {
-        if places & place != 0 {
+        if overload.is_some_and(|value| value[0] & place != 0) {
             all.extend(parts(&header[bytes]));
         }
     }
