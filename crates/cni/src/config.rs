@@ -258,7 +258,8 @@ fn decode(bytes: Vec<u8>) -> Result<(String, Object), Error> {
         )
     };
     // Go's decoder replaces what isn't UTF-8.
-    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let text = String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
     if text.trim_ascii().is_empty() {
         return Err(undecodable("it is empty".to_owned()));
     }

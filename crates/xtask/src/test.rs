@@ -53,6 +53,9 @@ const OF_A_RELEASE: [(&str, &str); 3] = [("release", "1"), ("kubernetes", "2"), 
 /// The targets besides `fast`, which `cargo test` runs.
 const TARGETS: [&str; 5] = ["walks", "node", "installer", "docker", "dhcp"];
 
+/// All that cargo builds, with the targets that run only when they are chosen.
+const ALL_TARGETS: [&str; 3] = ["--all-targets", "--test", "*"];
+
 /// Runs every check that a submission needs; with `all`, those of a release: whole walks, and
 /// the same executable built again.
 ///
@@ -99,30 +102,23 @@ fn one_build() -> Result<Vec<(&'static str, String)>> {
     // rustdoc, which compiles examples, doesn't know the others.
     let of_code = flags.iter().filter(|flag| flag.starts_with("-C")).cloned();
     let of_code = of_code.collect::<Vec<_>>().join("\x1f");
-    let values = [
-        target.triple,
-        flags.join("\x1f"),
-        of_code,
-        "0".into(),
-        "true".into(),
-    ];
+    let values = [target.triple, flags.join("\x1f"), of_code];
+    let values = values.into_iter().chain(["0", "true"].map(str::to_owned));
     let mut variables: Vec<_> = ONE_BUILD.into_iter().zip(values).collect();
     variables.extend(commit().map(|commit| (COMMIT, commit)));
     Ok(variables)
 }
 
 fn lints_and_documentation() -> Result<()> {
-    let of = |targets: &[&str], features: &[&str]| {
+    let of = |targets: &[&str], flavour: Flavour| {
         let mut lints = cargo(&["clippy", "--quiet", "--workspace"]);
-        lints.args(targets).args(features);
+        lints.args(targets).args(flavour.features());
         step(lints.args(["--", "--deny", "warnings"]))
     };
     // The tests are the same in both flavours.
-    of(&["--lib", "--bins"], Flavour::Verbose.features())?;
-    of(&["--all-targets"], Flavour::Normal.features())?;
-    of(&["--test", "*"], &[])?;
-    let doc = ["doc", "--quiet", "--workspace", "--no-deps"];
-    let mut doc = cargo(&doc);
+    of(&["--lib", "--bins"], Flavour::Verbose)?;
+    of(&ALL_TARGETS, Flavour::Normal)?;
+    let mut doc = cargo(&["doc", "--quiet", "--workspace", "--no-deps"]);
     doc.arg("--document-private-items");
     step(doc.env("CARGO_ENCODED_RUSTDOCFLAGS", "--deny\x1fwarnings"))
 }
@@ -144,9 +140,8 @@ fn timed<T>(what: &str, step: impl FnOnce() -> T) -> T {
 fn build_for_tests() -> Result<()> {
     println!("\n== building the executables");
     timed("the executables", harness::build_all);
-    step(&mut cargo(&["test", "--quiet", "--workspace", "--no-run"]))?;
-    let targets = ["test", "--quiet", "--workspace", "--test", "*"];
-    step(cargo(&targets).arg("--no-run"))
+    let mut tests = cargo(&["test", "--quiet", "--workspace", "--no-run"]);
+    step(tests.args(ALL_TARGETS))
 }
 
 /// A run of the tests.
