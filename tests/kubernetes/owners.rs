@@ -29,7 +29,7 @@ const INTERFACES: &str = "{
         nsenter --target=$process --net ip -o -4 addr show |
             awk -v pod=$pod '$2 ~ /^net/ {print pod, $2, $4}'
     done
-} 2> /dev/null || true";
+} 2> /dev/null | sort -u";
 
 /// Claims the address of the owner `$1` with the allocator's executable, until it succeeds.
 const CLAIM: &str = r#"
