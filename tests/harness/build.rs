@@ -202,7 +202,8 @@ fn folder(flavour: Flavour) -> PathBuf {
     })
 }
 
-fn folder_of_builds() -> PathBuf {
+/// The folder of [`build_all`].
+pub fn folder_of_builds() -> PathBuf {
     target_dir().join("executables-of-tests")
 }
 
@@ -245,11 +246,10 @@ pub(crate) fn dynamic_plugins() -> PathBuf {
     folder.join("one-file")
 }
 
-/// Builds all executables of all targets; returns their folder, for [`BUILT`].
-pub fn build_all() -> PathBuf {
+/// Builds all executables of all targets, for [`BUILT`].
+pub fn build_all() {
     for sets in Set::ALL {
         Set::build(sets);
     }
     dynamic_plugins();
-    folder_of_builds()
 }

@@ -45,7 +45,7 @@ pub mod waiting;
 
 #[cfg(feature = "tls")]
 pub use api_server::{ApiAnswer, ApiServer};
-pub use build::{BUILT, build_all, example, executable, plugins};
+pub use build::{BUILT, build_all, example, executable, folder_of_builds, plugins};
 #[cfg(feature = "tls")]
 pub use certificates::{Authority, CertificateFiles};
 pub use cgroup::Cgroup;

@@ -44,11 +44,15 @@ impl Executor {
         time: &TimeLimit<'_>,
         within: Duration,
     ) -> Result<T, Ended> {
+        if time.is_cancelled() {
+            return Err(Ended::Cancelled);
+        }
         let runtime = self.0.as_ref().expect("it is there until the drop");
         runtime.block_on(async {
-            let cancellation = time.cancellation()?;
             let cancelled = async {
-                let copy = cancellation.and_then(|fd| fd.try_clone_to_owned().ok());
+                let copy = time
+                    .cancellation()
+                    .and_then(|fd| fd.try_clone_to_owned().ok());
                 match copy.map(Receiver::from_owned_fd_unchecked) {
                     // Only waited for: it may be blocking, and of any kind.
                     Some(Ok(copy)) => drop(copy.readable().await),

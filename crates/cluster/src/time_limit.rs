@@ -7,8 +7,6 @@ use std::time::{Duration, Instant};
 use cni::Cancellation;
 use state_files::wait_for;
 
-use crate::client::Ended;
-
 /// Default of the key `timeout`.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -69,26 +67,18 @@ impl<'a> TimeLimit<'a> {
         !self.is_renewed.get() && self.cancellation.is_some_and(Cancellation::is_cancelled)
     }
 
-    /// A descriptor that is readable once the call is cancelled; `None` if nothing wakes up who waits.
-    ///
-    /// # Errors
-    ///
-    /// The call is cancelled already.
-    pub(crate) fn cancellation(&self) -> Result<Option<BorrowedFd<'_>>, Ended> {
-        if self.is_cancelled() {
-            return Err(Ended::Cancelled);
-        }
-        let heeded = self.cancellation.filter(|_| !self.is_renewed.get());
-        Ok(heeded.and_then(|cancellation| cancellation.fd().ok()))
+    /// A descriptor that is readable from the cancellation on; `None` if nothing wakes up who waits.
+    pub(crate) fn cancellation(&self) -> Option<BorrowedFd<'_>> {
+        let heeded = self.cancellation.filter(|_| !self.is_renewed.get())?;
+        heeded.fd().ok()
     }
 
     /// Waits, unless the time is up before. A cancellation ends the wait. Returns true if the
     /// request may be repeated.
     pub(crate) fn pause(&self, time: Duration) -> bool {
-        let Ok(cancellation) = self.cancellation() else {
+        if self.is_cancelled() || time >= self.left() {
             return false;
-        };
-        time < self.left()
-            && wait_for([cancellation], Some(time)).is_ok_and(|[cancelled]| !cancelled)
+        }
+        wait_for([self.cancellation()], Some(time)).is_ok_and(|[cancelled]| !cancelled)
     }
 }

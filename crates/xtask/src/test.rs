@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use harness::{
     ALL_POINTS, BUILT, BUSYBOX, DNSMASQ, DOCKERD, ETCD, ETCDCTL, KUBECTL, LEFT_OUT_FILE, ONE_BUILD,
-    Reason, SAMPLE, is_root, report_left_out, target_dir,
+    Reason, SAMPLE, folder_of_builds, is_root, report_left_out, target_dir,
 };
 
 use crate::build::{COMMIT, Flavour, STAND_INS, commit};
@@ -177,7 +177,7 @@ impl Run {
 
     /// What stands in for a release's executables, but for those of `all`.
     fn stand_ins(&self) -> Option<(&'static str, PathBuf)> {
-        (!self.all).then(|| (STAND_INS, executables_of_tests()))
+        (!self.all).then(|| (STAND_INS, folder_of_builds()))
     }
 
     /// Makes the archives of a release, if this machine can, with `all` twice; returns their folder.
@@ -217,7 +217,7 @@ impl Run {
         let mut tests = cargo(&["test", "--quiet", "--no-fail-fast"]);
         tests
             .args(arguments)
-            .env(BUILT, executables_of_tests())
+            .env(BUILT, folder_of_builds())
             .env(LEFT_OUT_FILE, &self.left_out);
         if self.all {
             tests.env(ALL_POINTS, "1");
@@ -226,10 +226,6 @@ impl Run {
         }
         tests
     }
-}
-
-fn executables_of_tests() -> PathBuf {
-    target_dir().join("executables-of-tests")
 }
 
 /// The number that moves the sample of the walks from commit to commit.

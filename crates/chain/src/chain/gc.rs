@@ -94,10 +94,6 @@ impl Chain<'_> {
         versions: &mut CommonVersions,
     ) -> Result<Option<Undone>, Error> {
         let found = lock::acquire(&self.records, attachment, IfMissing::Leave, WhenBusy::Wait)?;
-        if let Lookup::Missing = found {
-            // Its DEL has ended since the records were listed. An ADD may begin at any time.
-            return Ok(Some(Undone::default()));
-        }
         if let Some(reason) = reason_to_keep(&found) {
             let path = self.records.file(attachment);
             tracing::warn!(
@@ -107,6 +103,10 @@ impl Chain<'_> {
                 "kept, though it is not among the valid attachments"
             );
             return Ok(None);
+        }
+        if let Lookup::Missing = found {
+            // Its DEL has ended since the records were listed. An ADD may begin at any time.
+            return Ok(Some(Undone::default()));
         }
         tracing::debug!(%attachment, "not valid any more: undoing it");
         self.undo(attachment, today, found, versions).map(Some)

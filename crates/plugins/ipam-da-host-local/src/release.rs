@@ -33,8 +33,7 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
     let mut release = Release::new(&data_dir, &named);
     let ips: Vec<IpAddr> = prev_ips(config).iter().map(IpConfig::ip).collect();
     for name in &all {
-        let found = data_dir.states_of(name, &ips);
-        release.of_attachment(name, found, |state| holder.has_by_interface(name, state));
+        release.of_these(name, &ips, &holder);
     }
     let is_rollback = !call.environment.text(ROLLBACK).is_empty();
     if !is_rollback && !release.has_one_of_each(&pools) {
@@ -43,9 +42,13 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
         }
     }
     if !is_rollback && !release.has(&ips) {
-        for name in data_dir.names()? {
-            let found = data_dir.states_of(&name, &ips);
-            release.of_attachment(&name, found, |state| holder.has_by_interface(&name, state));
+        match data_dir.names() {
+            Ok(names) => {
+                for name in names.iter().filter(|name| !all.contains(name)) {
+                    release.of_these(name, &ips, &holder);
+                }
+            }
+            Err(error) => release.errors.push(error),
         }
     }
     release.finish_with(&ips)
@@ -144,6 +147,12 @@ impl<'a> Release<'a> {
             }
         }
         self.release_stale(name, found, is_held);
+    }
+
+    /// Releases those of these addresses that the attachment has in a directory.
+    fn of_these(&mut self, name: &NetworkName, ips: &[IpAddr], holder: &Holder<'_>) {
+        let found = self.data_dir.states_of(name, ips);
+        self.of_attachment(name, found, |state| holder.has_by_interface(name, state));
     }
 
     /// Releases all addresses of an attachment in a directory. As host-local: an address of the

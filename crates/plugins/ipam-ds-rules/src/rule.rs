@@ -85,11 +85,11 @@ impl Rule {
     pub(crate) fn holds_for_any(&self, known: &Facts) -> Option<bool> {
         let mut holds = Some(true);
         for (name, condition) in self.when.iter().flatten() {
-            let fact = known.get(name.as_str());
-            match fact.map_or_else(
-                || condition.holds_for_any(),
-                |_| Some(condition.holds(fact)),
-            ) {
+            let for_any = match known.get(name.as_str()) {
+                None => condition.holds_for_any(),
+                fact => Some(condition.holds(fact)),
+            };
+            match for_any {
                 Some(true) => {}
                 Some(false) => return Some(false),
                 None => holds = None,
