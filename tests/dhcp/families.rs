@@ -93,7 +93,8 @@ fn dhcpv6_waits_for_a_carrier_that_comes_late() {
     let _server = lan.dnsmasq(&[V6, "--enable-ra"]);
     lan.node.sh("ip link add up0 type veth peer name up0-lan
          ip link set up0-lan master lan0
-         ip netns add c1");
+         ip netns add c1
+         ip -n c1 link set lo up");
     let of = |timeout: u8| {
         let mut config = lan.config(&json!({"dhcp": {"families": ["6"], "timeout": timeout}}));
         config["type"] = json!("host-device");

@@ -75,15 +75,23 @@ fn names_servers_and_times_are_those_of_the_server() {
 
 #[test]
 fn options_are_read_from_all_places_and_their_parts_are_joined() {
-    let mut packet = Message::default().to_vec().unwrap();
+    let mut request = Message::default();
+    let mut packet = request
+        .clone()
+        .set_opcode(Opcode::BootReply)
+        .to_vec()
+        .unwrap();
+    let kind = DhcpOption::MessageType(MessageType::Request);
+    request.opts_mut().insert(kind);
     packet.truncate(240);
-    // Half of the routes, a router, an option that can't be read, and the overload.
+    // An ACK with half of the routes, a router, an option that can't be read, and the overload.
     packet.extend([
-        121, 4, 16, 10, 7, 10, 3, 4, 10, 0, 0, 1, 1, 1, 9, 52, 1, 3, 255,
+        53, 1, 5, 121, 4, 16, 10, 7, 10, 3, 4, 10, 0, 0, 1, 1, 1, 9, 52, 1, 3, 255,
     ]);
     packet[108..116].copy_from_slice(&[0, 121, 4, 0, 0, 1, 16, 255]);
     packet[44..52].copy_from_slice(&[121, 6, 10, 8, 10, 0, 0, 1]);
-    let grant = granted(&Client::default(), &decoded(&packet).unwrap());
+    let grant = answer(&Client::default(), &request, &packet).unwrap();
+    let grant = grant.unwrap();
     let expected = ["10.7.0.0/16 by 10.0.0.1", "10.8.0.0/16 by 10.0.0.1"];
     assert_eq!(as_text(&grant.routes), expected);
     // A length that leads behind the end.
