@@ -192,6 +192,8 @@ fn an_endpoint_that_docker_has_is_kept_and_another_one_is_undone() {
                 assert_eq!(left(&node).len(), made);
                 call(&daemon, "DeleteEndpoint");
             }
+            // Another thread of the daemon may have begun the undo before the comparisons.
+            wait_for(|| sandbox.docker_files("endpoints").is_empty());
             assert_nothing_left(&node, &sandbox, &format!("joins: {joins}"));
         }
     }

@@ -116,8 +116,15 @@ impl Looks {
                 Some(first.address.clone())
             })
         };
-        cluster.wait_for(&format!("{pods:?}"), || find().iter().all(Option::is_some));
-        find().map(Option::unwrap)
+        // What one look found: at the next one, a process may just end.
+        let all = RefCell::new(None);
+        cluster.wait_for(&format!("{pods:?}"), || {
+            let found = find();
+            let is_whole = found.iter().all(Option::is_some);
+            all.replace(is_whole.then_some(found));
+            is_whole
+        });
+        all.take().unwrap().map(Option::unwrap)
     }
 }
 
