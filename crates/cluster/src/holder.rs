@@ -155,8 +155,7 @@ impl fmt::Display for Holder {
 /// The first half of the SHA-256 of texts without NUL, in hexadecimal digits.
 pub fn hash(texts: &[&str]) -> String {
     let digest = Sha256::digest(texts.join("\0").as_bytes());
-    let digits = digest[..16].iter().map(|byte| format!("{byte:02x}"));
-    digits.collect()
+    hex::encode(&digest[..16])
 }
 
 /// A time as RFC 3339 with nanoseconds. Times before 1970 become 1970.

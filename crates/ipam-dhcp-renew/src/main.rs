@@ -18,12 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use records::attachments;
-use schedule::{Early, Schedule};
-
-/// As in the plugins: musl's own allocator makes a system call for most requests.
-#[cfg(target_env = "musl")]
-#[global_allocator]
-static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+use schedule::Schedule;
 
 /// Interval in which new and removed records are noticed.
 const LOOK: Duration = Duration::from_secs(1);
@@ -62,16 +57,16 @@ fn main() -> Result<ExitCode> {
     flag::register(SIGHUP, Arc::default())?;
     let mut schedule = Schedule::default();
     if arguments.once {
-        schedule.note(attachments(&arguments)?, Early::Leave);
+        schedule.note(attachments(&arguments)?, false);
         return Ok(ExitCode::from(u8::from(!schedule.visit_due())));
     }
     tracing::info!(version = plugin::version_with_commit(), "started");
-    let mut early = Early::Spread;
+    let mut is_start = true;
     loop {
         match attachments(&arguments) {
             Ok(names) => {
-                schedule.note(names, early);
-                early = Early::Leave;
+                schedule.note(names, is_start);
+                is_start = false;
             }
             Err(error) => tracing::warn!("{error:#}"),
         }

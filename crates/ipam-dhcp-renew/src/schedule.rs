@@ -21,8 +21,8 @@ pub(crate) struct Schedule(BTreeMap<RecordName, Entry>);
 pub(crate) struct Entry {
     /// The time of the next visit.
     pub(crate) due: Instant,
-    /// What is to be done for leases that aren't due.
-    pub(crate) early: Early,
+    /// True from a start until the leases are known: each is renewed at its own moment.
+    pub(crate) is_start: bool,
     /// The leases of its record.
     pub(crate) recorded: Vec<Lease>,
     /// The same leases, as servers have granted them last.
@@ -31,25 +31,14 @@ pub(crate) struct Entry {
     pub(crate) is_well: bool,
 }
 
-/// The treatment of leases that aren't due.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Early {
-    /// In the first visit after a start: the attachment waits for its own moment.
-    Spread,
-    /// In the visit at that moment: they are renewed.
-    Renew,
-    /// They wait.
-    Leave,
-}
-
 impl Schedule {
-    /// Takes note of new and removed records.
-    pub(crate) fn note(&mut self, names: BTreeSet<RecordName>, early: Early) {
+    /// Takes note of new and removed records, at the daemon's start or later.
+    pub(crate) fn note(&mut self, names: BTreeSet<RecordName>, is_start: bool) {
         self.0.retain(|name, _| names.contains(name));
         for name in names {
             self.0.entry(name).or_insert_with(|| Entry {
                 due: Instant::now(),
-                early,
+                is_start,
                 recorded: Vec::new(),
                 leases: Vec::new(),
                 is_well: false,

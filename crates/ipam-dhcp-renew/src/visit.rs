@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use chain::WhenBusy;
 use chain::record::{AttachmentRecord, Namespace, RecordState, record_of, with_locked};
 use cni::{Error, IpamResult, code};
-use ipam_da_dhcp::{Exchange, FOREVER, Grant, Lease, Link, LinkAddress, Purpose, on_link};
+use ipam_da_dhcp::{Exchange, FOREVER, Grant, Lease, Link, Purpose, on_link};
 use ipnet::IpNet;
 
 use crate::due::{left_by_clock, server, until_t1, window};
 use crate::records::RecordName;
-use crate::schedule::{Early, Entry, own_moment};
+use crate::schedule::{Entry, own_moment};
 
 /// Longest time of a visit's exchanges together: a DEL waits two seconds for the lock.
 const MOST: Duration = Duration::from_millis(1500);
@@ -43,11 +43,7 @@ impl Entry {
             self.is_well = false;
             IDLE
         });
-        let (next, early) = match self.early {
-            Early::Spread => (own_moment(name, next), Early::Renew),
-            _ => (next, Early::Leave),
-        };
-        (self.due, self.early) = (Instant::now() + next, early);
+        self.due = Instant::now() + next;
     }
 
     /// Tends all leases of the record; returns the time until the next visit.
@@ -56,16 +52,13 @@ impl Entry {
         let Some(listed) = listed.map_err(|error| Error::io("its record", error))? else {
             return Ok(BUSY);
         };
-        let interface = name.attachment.ifname.as_str();
-        let tended = with_locked(&listed, WhenBusy::Refuse, |record| {
-            self.tend_all(record, interface)
-        });
+        let tended = with_locked(&listed, WhenBusy::Refuse, |record| self.tend(record, name));
         // It is removed, or its first line isn't written yet.
         tended?.unwrap_or(Ok(BUSY))
     }
 
     /// Tends all leases of a record, whose ADD has succeeded.
-    fn tend_all(&mut self, record: &AttachmentRecord, name: &str) -> Result<Duration, Error> {
+    fn tend(&mut self, record: &AttachmentRecord, name: &RecordName) -> Result<Duration, Error> {
         let recorded = Lease::of_answer(record.answer())?;
         let is_added = record.state == RecordState::Added;
         if recorded.is_empty() || !is_added || record.namespace() != Namespace::There {
@@ -78,15 +71,16 @@ impl Entry {
         // Each visit begins with another lease, so none takes all the time.
         self.leases.rotate_left(1);
         let until = Instant::now() + MOST;
-        let tended = on_link(&record.netns, name, |link| {
+        let at_start = std::mem::take(&mut self.is_start).then_some(name);
+        let tended = on_link(&record.netns, name.attachment.ifname.as_str(), |link| {
             let exchange = Exchange { link, until };
             let tend = |lease: &mut Lease| {
-                let tended = tend(&exchange, record, lease, self.early);
+                let tended = tend_one(&exchange, record, lease, at_start);
                 tended.unwrap_or_else(|error| {
                     tracing::warn!(address = %lease.address, %error, "not renewed");
                     self.is_well = false;
                     let found = link.address(lease.address).ok().flatten();
-                    found.map_or(MISSING, |found| window(lease, found.valid))
+                    found.map_or(MISSING, |(_, left)| window(lease, left))
                 })
             };
             self.leases.iter_mut().map(tend).min()
@@ -96,42 +90,43 @@ impl Entry {
     }
 }
 
-/// Gives a lease's address its lifetime, and renews the lease if that is due. Returns the time until
-/// the next visit.
-fn tend(
+/// Gives a lease's address its lifetime, and renews the lease if that is due: at a daemon's start, at
+/// the attachment's own moment. Returns the time until the next visit.
+fn tend_one(
     exchange: &Exchange<'_>,
     record: &AttachmentRecord,
     lease: &mut Lease,
-    early: Early,
+    at_start: Option<&RecordName>,
 ) -> io::Result<Duration> {
     let (link, address) = (exchange.link, lease.address);
     let age = record.added.elapsed().unwrap_or_default();
     let has_time = Instant::now() < exchange.until;
-    let Some(mut found) = link.address(address)? else {
+    let Some((net, mut left)) = link.address(address)? else {
         if age < YOUNG || !has_time {
             return Ok(BUSY);
         }
         return ask_anew(exchange, record, lease);
     };
-    if found.valid == FOREVER && lease.seconds != FOREVER {
-        found.valid = left_by_clock(lease, age);
-        link.put(found)?;
+    if left == FOREVER && lease.seconds != FOREVER {
+        left = left_by_clock(lease, age);
+        link.put(net, left)?;
     }
-    let wait = until_t1(lease, found.valid);
-    match early {
-        Early::Spread => return Ok(window(lease, found.valid)),
-        Early::Leave if !wait.is_zero() => return Ok(wait),
-        _ if !has_time => return Ok(BUSY),
-        _ => {}
+    if let Some(name) = at_start {
+        lease.renew = 0;
+        return Ok(own_moment(name, window(lease, left)));
     }
-    let purpose = Purpose::Renew(server(lease, found.valid));
+    let wait = until_t1(lease, left);
+    if !wait.is_zero() || !has_time {
+        return Ok(wait.max(BUSY));
+    }
+    let purpose = Purpose::Renew(server(lease, left));
     match exchange.ask(&lease.client, purpose, address) {
         Err(error) if error.code == code::SERVER_REFUSED => {
             tracing::warn!(%address, %error, "the address is removed");
-            link.remove(found.net)?;
+            link.remove(net)?;
             Ok(Duration::ZERO)
         }
-        renewed => put(link, found.net, renewed.map_err(io::Error::other)?, lease),
+        renewed => put(link, net, renewed.map_err(io::Error::other)?, lease),
     }
 }
 
@@ -166,7 +161,7 @@ fn ask_anew(
 fn put(link: &Link, net: IpNet, grant: Grant, lease: &mut Lease) -> io::Result<Duration> {
     *lease = grant.lease;
     let valid = lease.seconds;
-    link.put(LinkAddress { net, valid })?;
+    link.put(net, valid)?;
     tracing::info!(address = %net.addr(), seconds = valid, "renewed");
     Ok(Duration::from_secs(lease.renew.into()))
 }

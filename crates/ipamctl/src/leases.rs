@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use chain::record::{AttachmentRecord, Namespace, RecordState};
 use cni::Attachment;
-use ipam_da_dhcp::{FOREVER, Lease, LinkAddress, on_link};
+use ipam_da_dhcp::{FOREVER, Lease, on_link};
 
 use crate::output::times::{ago, rounded};
 
@@ -60,10 +60,10 @@ pub(crate) fn lost(
     });
     let unknown = |error| format!("interface {name}: {error}");
     let found = found.and_then(Option::transpose).map_err(unknown)?;
-    let found: Vec<LinkAddress> = found.into_iter().flatten().flatten().collect();
-    let is_there = |ip: &IpAddr| found.iter().any(|one| one.net.addr() == *ip);
+    let found = found.into_iter().flatten().flatten();
+    let there: Vec<IpAddr> = found.map(|(net, _)| net.addr()).collect();
     let leased = leases.into_iter().map(|lease| lease.address);
-    Ok(leased.filter(|ip| !is_there(ip)).collect())
+    Ok(leased.filter(|ip| !there.contains(ip)).collect())
 }
 
 /// True if a process of the renewing daemon is visible here.

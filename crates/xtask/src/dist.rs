@@ -104,7 +104,7 @@ fn make(out: &Path) -> Result<()> {
             let path = out.join(&file);
             fs::write(&path, &bytes).with_context(|| path.display().to_string())?;
             println!("{}", path.display());
-            sums.insert(file, hex(&Sha256::digest(&bytes)));
+            sums.insert(file, hex::encode(Sha256::digest(&bytes)));
         }
     }
     let lines = sums.iter().map(|(file, sum)| format!("{sum}  {file}\n"));
@@ -135,11 +135,6 @@ fn package(flavour: Flavour) -> &'static str {
         Flavour::Normal => "ipam-delegated",
         Flavour::Verbose => "ipam-delegated-verbose",
     }
-}
-
-/// A sum as text.
-fn hex(sum: &[u8]) -> String {
-    sum.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Release {

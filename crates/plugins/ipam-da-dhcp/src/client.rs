@@ -49,14 +49,14 @@ impl Client {
             None => format!("{place}/{}", attachment.container_id),
         };
         if text.len() > LONGEST {
-            text = hex(&Sha256::digest(&text));
+            text = hex::encode(Sha256::digest(&text));
         }
         let provided = provide.remove(&CLIENT_ID);
         Self {
             sticky: sticky.is_some() && provided.is_none(),
             client_id: match provided {
-                Some(id) => hex(id.as_bytes()),
-                None => hex(&[b"\0", text.as_bytes()].concat()),
+                Some(id) => hex::encode(id),
+                None => hex::encode([b"\0", text.as_bytes()].concat()),
             },
             provide: provide.into_iter().collect(),
             request,
@@ -67,7 +67,7 @@ impl Client {
     pub(crate) fn in_v6(&self) -> Self {
         let uuid = &Sha256::digest(self.id())[..16];
         Self {
-            client_id: hex(&[&[0, 4], uuid].concat()),
+            client_id: hex::encode([&[0, 4], uuid].concat()),
             sticky: self.sticky,
             ..Self::default()
         }
@@ -75,20 +75,8 @@ impl Client {
 
     /// The bytes of the client identifier or the DUID.
     pub(crate) fn id(&self) -> Vec<u8> {
-        from_hex(&self.client_id).unwrap_or_default()
+        hex::decode(&self.client_id).unwrap_or_default()
     }
-}
-
-/// Bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The bytes of hexadecimal digits; `None` if it is something else.
-pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes().chunks(2);
-    let bytes = digits.map(|two| u8::from_str_radix(str::from_utf8(two).ok()?, 16).ok());
-    bytes.collect()
 }
 
 #[cfg(test)]
@@ -120,11 +108,5 @@ mod tests {
         let client = client(&"c".repeat(300), None);
         assert_eq!(client.id().len(), 65);
         assert_eq!(client.in_v6().id().len(), 18);
-    }
-
-    #[test]
-    fn hexadecimal_digits_read_back() {
-        assert_eq!(from_hex(&hex(&[0, 10, 255])), Some(vec![0, 10, 255]));
-        assert_eq!(from_hex("0g"), None);
     }
 }

@@ -3,7 +3,6 @@
 //! can't be used.
 
 use std::fmt::Display;
-use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,9 +14,6 @@ use crate::{Client, Grant, Lease, Link, v4, v6};
 
 /// The time after which a message is sent again; it doubles each time.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-
-/// The kinds of errors before the kernel has verified the link's own address of IPv6.
-const NOT_YET: [ErrorKind; 2] = [ErrorKind::AddrNotAvailable, ErrorKind::NetworkUnreachable];
 
 /// Number of refusals after which no other offer is asked for. A server may offer one address to
 /// several clients at once, and refuses all but the first (RFC 2131, section 3.1, item 4).
@@ -118,14 +114,12 @@ impl Exchange<'_> {
         let mut failure = Error::new(code::TRY_AGAIN_LATER, "no DHCP server answers");
         let mut is_refused = false;
         while !is_refused && Instant::now() < self.until {
-            match sender.send(&question.bytes) {
-                // The link has no address of IPv6 before it has a carrier, and then the kernel
-                // verifies that nobody else has it.
-                Err(error) if address.is_ipv6() && NOT_YET.contains(&error.kind()) => {
-                    thread::sleep(INTERVAL);
-                    continue;
-                }
-                sent => sent.map_err(io_error)?,
+            // The link has no address of IPv6 before it has a carrier, and then the kernel verifies
+            // that nobody else has it.
+            if let Err(error) = sender.send(&question.bytes) {
+                failure = io_error(error);
+                thread::sleep(INTERVAL);
+                continue;
             }
             let again = self.until.min(Instant::now() + wait);
             while Instant::now() < again {

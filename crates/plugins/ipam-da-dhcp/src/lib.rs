@@ -20,7 +20,7 @@ use settings::Settings;
 pub use client::Client;
 pub use exchange::{Exchange, Purpose};
 pub use lease::{FOREVER, Grant, Lease};
-pub use link::{Link, LinkAddress};
+pub use link::Link;
 pub use namespace::on_link;
 
 /// The allocator `ipam-da-dhcp`: takes a lease for each family from the network's DHCP servers.
@@ -49,9 +49,10 @@ impl Plugin for IpamDaDhcp {
         })?;
         let mut result = completion.with_ips([]);
         for grant in granted {
-            let address = grant.lease.address;
-            let ip = IpConfig::new(address, grant.prefix_len, grant.gateway);
-            result.ips.push(ip);
+            let (ip, prefix_len) = (grant.lease.address, grant.prefix_len);
+            result
+                .ips
+                .push(IpConfig::new(ip, prefix_len, grant.gateway));
             for mut route in grant.routes {
                 if let Some(priority) = settings.priority {
                     route.set("priority", &priority);

@@ -33,15 +33,6 @@ pub struct Link {
     pub(crate) interface: NetworkInterface,
 }
 
-/// An address of an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkAddress {
-    /// The address, with the length of its subnet's prefix.
-    pub net: IpNet,
-    /// The seconds until the kernel removes it; [`FOREVER`] for never.
-    pub valid: u32,
-}
-
 impl Link {
     /// Opens the interface of this name; `None` if there is none.
     ///
@@ -70,12 +61,13 @@ impl Link {
         self.request(Message::SetLink(request), NLM_F_ACK).map(drop)
     }
 
-    /// An address of the interface; `None` if it lacks it.
+    /// An address of the interface in its subnet, and the seconds until the kernel removes it,
+    /// [`FOREVER`] for never; `None` if the interface lacks it.
     ///
     /// # Errors
     ///
     /// An I/O error.
-    pub fn address(&self, ip: IpAddr) -> io::Result<Option<LinkAddress>> {
+    pub fn address(&self, ip: IpAddr) -> io::Result<Option<(IpNet, u32)>> {
         let request = Message::GetAddress(AddressMessage::default());
         // Addresses of IPv6 without a peer aren't `Local`.
         let forms = [AddressAttribute::Local(ip), AddressAttribute::Address(ip)];
@@ -85,27 +77,28 @@ impl Link {
                 && forms.iter().any(|form| found.attributes.contains(form))
             {
                 let net = IpNet::new(ip, found.header.prefix_len).map_err(io::Error::other)?;
-                let lifetime = |attribute: &AddressAttribute| match attribute {
-                    AddressAttribute::CacheInfo(times) => Some(times.ifa_valid),
-                    _ => None,
-                };
-                let lifetime = found.attributes.iter().find_map(lifetime);
-                let valid = lifetime.unwrap_or(FOREVER);
-                return Ok(Some(LinkAddress { net, valid }));
+                let lifetime = found
+                    .attributes
+                    .iter()
+                    .find_map(|attribute| match attribute {
+                        AddressAttribute::CacheInfo(times) => Some(times.ifa_valid),
+                        _ => None,
+                    });
+                return Ok(Some((net, lifetime.unwrap_or(FOREVER))));
             }
         }
         Ok(None)
     }
 
-    /// Adds an address, or sets the time after which the kernel removes it.
+    /// Adds an address, or sets the seconds after which the kernel removes it.
     ///
     /// # Errors
     ///
     /// An I/O error.
-    pub fn put(&self, address: LinkAddress) -> io::Result<()> {
-        let mut request = self.address_message(address.net);
+    pub fn put(&self, net: IpNet, valid: u32) -> io::Result<()> {
+        let mut request = self.address_message(net);
         let mut times = CacheInfo::default();
-        (times.ifa_preferred, times.ifa_valid) = (address.valid, address.valid);
+        (times.ifa_preferred, times.ifa_valid) = (valid, valid);
         request.attributes.push(AddressAttribute::CacheInfo(times));
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
         self.request(Message::NewAddress(request), flags).map(drop)
@@ -138,9 +131,7 @@ impl Link {
             RouteAttribute::Oif(self.interface.index),
         ];
         match gateway.filter(|gateway| !gateway.is_unspecified()) {
-            Some(gateway) => request
-                .attributes
-                .push(RouteAttribute::Gateway(gateway.into())),
+            Some(by) => request.attributes.push(RouteAttribute::Gateway(by.into())),
             None => request.header.scope = RouteScope::Link,
         }
         let number = |key| route.read("route", key).ok().flatten();

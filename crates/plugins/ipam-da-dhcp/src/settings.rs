@@ -71,14 +71,16 @@ impl Settings {
         let sticky: Option<String> = pool.read(POOL, "sticky")?;
         let (network, sticky) = (call.config.name(), sticky.as_deref());
         let client = Client::new(network, attachment, sticky, provide, request);
-        let client_of = |(i, family): (usize, &String)| match family.as_str() {
-            "4" => Ok((Ipv4Addr::UNSPECIFIED.into(), client.clone())),
-            "6" => Ok((Ipv6Addr::UNSPECIFIED.into(), client.in_v6())),
-            _ => Err(Error::config(format!(
-                "ipam.dhcp.families[{i}]: {family:?} is neither \"4\" nor \"6\""
-            ))),
-        };
-        let clients = families.iter().enumerate().map(client_of);
+        let clients = families
+            .iter()
+            .enumerate()
+            .map(|(i, family)| match &**family {
+                "4" => Ok((Ipv4Addr::UNSPECIFIED.into(), client.clone())),
+                "6" => Ok((Ipv6Addr::UNSPECIFIED.into(), client.in_v6())),
+                _ => Err(Error::config(format!(
+                    "ipam.dhcp.families[{i}]: {family:?} is neither \"4\" nor \"6\""
+                ))),
+            });
         Ok(Self {
             clients: clients.collect::<Result<_, _>>()?,
             timeout: dhcp.duration("ipam.dhcp", "timeout")?.unwrap_or(TIMEOUT),

@@ -7,6 +7,7 @@ use std::io;
 use std::net::Ipv4Addr;
 
 use cni::{Dns, Error, Object};
+use dhcproto::v4::borrowed::{DhcpOption as RawOption, DhcpOptionIterator};
 use dhcproto::v4::{DhcpOption, Flags, Message, MessageType, Opcode, OptionCode, UnknownOption};
 use dhcproto::{Decodable, Encodable};
 use ipnet::Ipv4Net;
@@ -114,44 +115,26 @@ fn answer(client: &Client, message: &Message, packet: &[u8]) -> Option<Result<Gr
     }
 }
 
-/// A message, whose header has 240 bytes (RFC 2131, section 2), with the options of all its places,
-/// the parts of each joined in their order (RFC 3396, section 7). An option that can't be read is
-/// left out.
+/// A message, whose header has 240 bytes (RFC 2131, section 2), with the options of all its places.
+/// An option that can't be read is left out.
 fn decoded(packet: &[u8]) -> Option<Message> {
     let (header, options) = packet.split_at_checked(240)?;
     let mut message = Message::from_bytes(header).ok()?;
-    let mut all = parts(options);
+    add_options(&mut message, options);
     // Option 52 says where further ones are: 1 for `file`, 2 for `sname`, 3 for both.
-    let overload = all.iter().find_map(|part| part.strip_prefix(&[52, 1]));
+    let overload = message.opts_mut().remove(OptionCode::OptionOverload);
     for (place, bytes) in [(1, 108..236), (2, 44..108)] {
-        if overload.is_some_and(|value| value[0] & place != 0) {
-            all.extend(parts(&header[bytes]));
-        }
-    }
-    all.sort_by_key(|part| part[0]);
-    for option in all.chunk_by(|one, next| one[0] == next[0]) {
-        if let Ok(option) = DhcpOption::from_bytes(&option.concat()) {
-            message.opts_mut().insert(option);
+        if matches!(overload, Some(DhcpOption::OptionOverload(places)) if places & place != 0) {
+            add_options(&mut message, &header[bytes]);
         }
     }
     Some(message)
 }
 
-/// The options in a place of a message, or parts of them, each with its number and length.
-/// Number 0 pads, 255 is the end.
-fn parts(mut place: &[u8]) -> Vec<&[u8]> {
-    let mut parts = Vec::new();
-    loop {
-        let length = match place {
-            [0, ..] => 1,
-            [number, length, ..] if *number != 255 => 2 + usize::from(*length),
-            _ => return parts,
-        };
-        let Some((part, rest)) = place.split_at_checked(length) else {
-            return parts;
-        };
-        parts.push(part);
-        place = rest;
+/// Adds the options in a place of a message. Parts of one that are side by side are joined.
+fn add_options(message: &mut Message, place: &[u8]) {
+    for option in DhcpOptionIterator::new(place).flat_map(RawOption::into_option) {
+        message.opts_mut().insert(option);
     }
 }
 
@@ -181,15 +164,9 @@ fn granted(client: &Client, ack: &Message) -> Grant {
                 let all = all.iter();
                 classful = all.map(|(to, by)| (of_its_class(*to), *by)).collect();
             }
-            DhcpOption::DomainNameServer(servers) => {
-                dns.nameservers = servers.iter().map(ToString::to_string).collect();
-            }
-            DhcpOption::DomainName(domain) => {
-                domain.trim_end_matches('\0').clone_into(&mut dns.domain);
-            }
-            DhcpOption::DomainSearch(names) => {
-                dns.search = names.iter().map(search_domain).collect();
-            }
+            DhcpOption::DomainNameServer(servers) => dns.nameservers = texts(servers),
+            DhcpOption::DomainName(name) => dns.domain = name.trim_end_matches('\0').into(),
+            DhcpOption::DomainSearch(names) => dns.search = texts(names),
             _ => {}
         }
     }
@@ -233,9 +210,12 @@ fn of_its_class(ip: Ipv4Addr) -> Ipv4Net {
     Ipv4Net::new_assert(ip, prefix_len).trunc()
 }
 
-/// A name of a search list, without the dot of the root.
-pub(crate) fn search_domain(name: &impl ToString) -> String {
-    name.to_string().trim_end_matches('.').to_owned()
+/// Addresses as text, or names without the dot of the root.
+pub(crate) fn texts(all: &[impl ToString]) -> Vec<String> {
+    let texts = all.iter().map(ToString::to_string);
+    texts
+        .map(|text| text.trim_end_matches('.').to_owned())
+        .collect()
 }
 
 #[cfg(test)]

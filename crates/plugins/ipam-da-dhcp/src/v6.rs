@@ -12,10 +12,9 @@ use dhcproto::v6::{
 };
 use dhcproto::{Decodable, Encodable};
 
-use crate::client::{from_hex, hex};
 use crate::exchange::{Purpose, Question, refused};
 use crate::socket::Socket;
-use crate::v4::search_domain;
+use crate::v4::texts;
 use crate::{Client, Grant, Lease, Link};
 
 const CLIENT: u16 = 546;
@@ -65,7 +64,7 @@ fn message(client: &Client, purpose: Purpose<'_>, addr: Ipv6Addr) -> Message {
     }
     let options = message.opts_mut();
     options.insert(DhcpOption::ClientId(client.id()));
-    if let Some(server) = server.and_then(from_hex) {
+    if let Some(Ok(server)) = server.map(hex::decode) {
         options.insert(DhcpOption::ServerId(server));
     }
     options.insert(DhcpOption::ElapsedTime(0));
@@ -92,7 +91,7 @@ fn answer(client: &Client, message: &Message, packet: &[u8]) -> Option<Result<Gr
     let is_own = answer.xid() == message.xid() && options.get(OptionCode::ClientId) == own_id;
     match options.get(OptionCode::ServerId) {
         Some(DhcpOption::ServerId(server)) if is_own && answer.msg_type() == kind => {
-            Some(granted(client, hex(server), options))
+            Some(granted(client, hex::encode(server), options))
         }
         _ => None,
     }
@@ -119,12 +118,8 @@ fn granted(client: &Client, server: String, options: &DhcpOptions) -> Result<Gra
             DhcpOption::StatusCode(code) if code.status != Status::Success => {
                 why = format!("{:?} {}", code.status, code.msg);
             }
-            DhcpOption::DomainNameServers(servers) => {
-                dns.nameservers = servers.iter().map(ToString::to_string).collect();
-            }
-            DhcpOption::DomainSearchList(names) => {
-                dns.search = names.iter().map(search_domain).collect();
-            }
+            DhcpOption::DomainNameServers(servers) => dns.nameservers = texts(servers),
+            DhcpOption::DomainSearchList(names) => dns.search = texts(names),
             _ => {}
         }
     }

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use shipped::{DHCP_RENEWER, INSTALLER, TOOL, repository};
 
 use super::archive::{Archive, compressed};
-use super::{Executables, Release, hex, licences};
+use super::{Executables, Release, licences};
 use crate::build::Flavour;
 
 /// Name of the image without its tag. It names no registry: whoever has one gives it another.
@@ -26,7 +26,7 @@ const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
 /// Adds a blob, which is named by its digest; returns its descriptor and its path.
 fn blob(archive: &mut Archive, media_type: &str, content: Vec<u8>) -> (Value, String) {
-    let digest = hex(&Sha256::digest(&content));
+    let digest = hex::encode(Sha256::digest(&content));
     let descriptor = json!({
         "mediaType": media_type, "digest": format!("sha256:{digest}"), "size": content.len(),
     });
@@ -47,7 +47,7 @@ impl Release {
     /// The image's archive.
     pub(super) fn image(&self, flavour: Flavour, executables: &Executables) -> Result<Vec<u8>> {
         let layer = self.layer(flavour, executables)?.to_tar("", self.time)?;
-        let diff_id = format!("sha256:{}", hex(&Sha256::digest(&layer)));
+        let diff_id = format!("sha256:{}", hex::encode(Sha256::digest(&layer)));
         let mut image = Archive::default();
         let (layer, layer_path) = blob(&mut image, LAYER, compressed(&layer)?);
         let config = self.configuration(flavour, &diff_id).to_string();
