@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::pod_image::POD_IMAGE;
 use crate::REFERENCE_PLUGINS;
@@ -81,7 +82,8 @@ impl ContainerRuntime {
         let etc = disk.join("etc");
         match self {
             Self::Containerd | Self::OldContainerd => {
-                fs::write(etc.join("containerd-test.toml"), containerd_configuration()).unwrap();
+                let configuration = containerd_configuration(snapshotter(disk));
+                fs::write(etc.join("containerd-test.toml"), configuration).unwrap();
             }
             Self::Crio => {
                 let runc = etc.join("runc-without-oom-score");
@@ -96,7 +98,27 @@ impl ContainerRuntime {
     }
 }
 
-fn containerd_configuration() -> String {
+/// containerd's way to make the files of containers on this disk. A native snapshot is a copy of the
+/// image, which some file systems need, such as an overlay.
+fn snapshotter(disk: &Path) -> &'static str {
+    let lower = disk.join("lower");
+    fs::create_dir_all(&lower).unwrap();
+    let script = "mount -t overlay none -o lowerdir=$0,upperdir=$1,workdir=$2 $0";
+    let folders = ["upper", "work"].map(|name| disk.join(name));
+    folders
+        .iter()
+        .for_each(|folder| fs::create_dir_all(folder).unwrap());
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "sh", "-c", script]);
+    let mounted = unshare.arg(lower).args(folders).output().unwrap();
+    if mounted.status.success() {
+        "overlayfs"
+    } else {
+        "native"
+    }
+}
+
+fn containerd_configuration(snapshotter: &str) -> String {
     format!(
         r#"version = 2
 [plugins."io.containerd.grpc.v1.cri"]
@@ -104,7 +126,7 @@ fn containerd_configuration() -> String {
   restrict_oom_score_adj = true
   stream_server_address = "127.0.0.1"
   [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "native"
+    snapshotter = "{snapshotter}"
 "#
     )
 }
