@@ -132,10 +132,8 @@ impl Addition<'_> {
             return Ok(None);
         }
         let holder = held.map_or("reserved already".to_owned(), |held| held.describe());
-        Err(Error::new(
-            code::REQUESTED_TAKEN,
-            format!("{ip}, requested of {}, is {holder}", pool.describe()),
-        ))
+        let why = format!("{ip}, requested of {}, is {holder}", pool.describe());
+        Err(Error::new(code::REQUESTED_TAKEN, why))
     }
 
     /// Claims an address that seems free; `None` if the pool is full.

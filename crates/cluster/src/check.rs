@@ -55,10 +55,8 @@ pub fn check(
             let place = store.path_of_address(key);
             let holder = owner.as_ref().and_then(|holder| holder.owner.as_ref());
             let holder = holder.map_or(attachment.to_string(), |owner| owner.name.clone());
-            return Err(Error::new(
-                code::NOT_RESERVED,
-                format!("{place} should be reserved to {holder}, and is {state}"),
-            ));
+            let why = format!("{place} should be reserved to {holder}, and is {state}");
+            return Err(Error::new(code::NOT_RESERVED, why));
         }
     }
     if !in_pools.is_empty() || has_any(store, node, attachment, call)? {

@@ -115,8 +115,6 @@ fn not_requested(
         (None, Err(error)) => return error.into(),
     };
     let pool = pool.describe();
-    Error::new(
-        code::REQUESTED_TAKEN,
-        format!("{ip}, requested of {pool}, is {why}"),
-    )
+    let why = format!("{ip}, requested of {pool}, is {why}");
+    Error::new(code::REQUESTED_TAKEN, why)
 }

@@ -62,13 +62,9 @@ impl<'p> Search<'p> {
         self.found += 1;
         self.choice.note_taken([taken]);
         if store.time().left().is_zero() {
-            return Err(Error::new(
-                code::TRY_AGAIN_LATER,
-                format!(
-                    "others took the addresses of {} first",
-                    self.pool.describe()
-                ),
-            ));
+            let pool = self.pool.describe();
+            let why = format!("others took the addresses of {pool} first");
+            return Err(Error::new(code::TRY_AGAIN_LATER, why));
         }
         self.free(store)
     }
