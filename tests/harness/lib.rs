@@ -82,7 +82,7 @@ pub use reference::{DNSMASQ, REFERENCE_PLUGINS, is_root, reference};
 pub use release::{Image, Release, dist, one_inode};
 pub use rootfs::{BUSYBOX, make_rootfs};
 pub use run::{Call, Output, Running, answer_of};
-pub use sample::{ALL_POINTS, SAMPLE, sample};
+pub use sample::{ALL_POINTS, SAMPLE, is_in_turn, sample};
 pub use sandbox::{Flavour, Form, Sandbox};
 pub use shipped::{
     ALLOCATOR, DHCP_RENEWER, DOCKER_DAEMON, Executable, INSTALLER, MULTI_CALL, NETWORK_EXECUTABLES,

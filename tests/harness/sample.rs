@@ -19,7 +19,19 @@ pub fn sample<T>(points: Vec<T>) -> Vec<T> {
     if env::var_os(ALL_POINTS).is_some() {
         return points;
     }
+    points
+        .into_iter()
+        .skip(first() % STRIDE)
+        .step_by(STRIDE)
+        .collect()
+}
+
+/// True for one of two neighbours, which [`SAMPLE`] selects, and for both with [`ALL_POINTS`].
+pub fn is_in_turn(number: usize) -> bool {
+    env::var_os(ALL_POINTS).is_some() || (number + first()) % 2 == 0
+}
+
+fn first() -> usize {
     let number = env::var(SAMPLE).ok().and_then(|text| text.parse().ok());
-    let first = number.unwrap_or(0) % STRIDE;
-    points.into_iter().skip(first).step_by(STRIDE).collect()
+    number.unwrap_or(0)
 }

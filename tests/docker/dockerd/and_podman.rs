@@ -8,7 +8,7 @@ use std::thread;
 use harness::{ALL_POINTS, Dockerd, needs, podman_command, write_settings};
 use serde_json::json;
 
-use crate::dockerd::as_own::with_both;
+use crate::dockerd::as_own::with_either;
 use crate::dockerd::{create_cni, reserved};
 use harness::cni_network::{configure_plugins, ipam};
 
@@ -72,7 +72,7 @@ fn busy(
 #[test]
 fn containers_of_docker_and_of_podman_at_once_have_an_address_each() {
     needs!("bridge", "/usr/bin/podman", "/usr/sbin/runc", "/sbin/ip");
-    with_both(&[], |docker| are_busy_at_once(&docker));
+    with_either(1, &[], |docker| are_busy_at_once(&docker));
 }
 
 fn are_busy_at_once(docker: &Dockerd) {

@@ -1,19 +1,20 @@
-//! What a user of Docker's own IPAM driver would notice, with Debian's dockerd and with Docker 29.
+//! What a user of Docker's own IPAM driver would notice, with Debian's dockerd or Docker 29.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::thread;
 
-use harness::{Dockerd, KUBERNETES_PROGRAMS, kubernetes_programs, needs};
+use harness::{Dockerd, KUBERNETES_PROGRAMS, is_in_turn, kubernetes_programs, needs};
 use serde_json::json;
 
 use crate::dockerd::{create, create_cni, reserved};
 use harness::cni_network::{configure_plugins, ipam};
 
-/// Runs a test with both versions of Docker, at once: they wait more than they work.
-pub(crate) fn with_both(options: &[&str], run: fn(Dockerd)) {
+/// Runs a test of this number with one of both versions of Docker, or with both ([`is_in_turn`]).
+pub(crate) fn with_either(number: usize, options: &[&str], run: fn(Dockerd)) {
     thread::scope(|scope| {
-        for programs in [None, kubernetes_programs()] {
+        let all = [None, kubernetes_programs()].into_iter().enumerate();
+        for (_, programs) in all.filter(|(version, _)| is_in_turn(number + version)) {
             scope.spawn(|| {
                 if let Some(docker) = Dockerd::start_of(options, programs) {
                     run(docker);
@@ -37,7 +38,7 @@ const CLAIMS: [fn(&mut Dockerd); 7] = [
 #[test]
 fn a_user_of_dockers_own_driver_notices_nothing() {
     needs!(KUBERNETES_PROGRAMS, "bridge", "portmap", "/sbin/ip");
-    with_both(&[], |mut docker| {
+    with_either(0, &[], |mut docker| {
         for claim in CLAIMS {
             claim(&mut docker);
             docker.clear();
@@ -127,7 +128,7 @@ fn a_container_with_a_fixed_address_starts_though_its_release_was_missed(docker:
 #[test]
 fn a_running_container_keeps_its_address_though_docker_has_lost_its_endpoint() {
     needs!(KUBERNETES_PROGRAMS);
-    with_both(&["--live-restore"], |mut docker| {
+    with_either(1, &["--live-restore"], |mut docker| {
         create(&docker, "net", &["--subnet=10.88.0.0/24"]);
         let files = "/var/lib/docker/network/files";
         docker.node.sh(&format!("cp -a {files} /run/older"));

@@ -1,5 +1,5 @@
 //! dockerd, the daemon or both are killed, or the node crashes, while containers run on a network of
-//! each driver: no address and no interface is lost. With both versions of Docker.
+//! each driver: no address and no interface is lost. With either version of Docker.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -7,7 +7,7 @@ use std::process::Stdio;
 use harness::{Dockerd, KUBERNETES_PROGRAMS, needs};
 use serde_json::json;
 
-use crate::dockerd::as_own::with_both;
+use crate::dockerd::as_own::with_either;
 use crate::dockerd::{reserved, wait_for_only};
 use harness::cni_network::{configure, left};
 
@@ -61,7 +61,7 @@ fn be_patient(docker: &mut Dockerd) {
 #[test]
 fn containers_that_outlive_dockerd_keep_addresses_and_interfaces_whatever_is_killed() {
     needs!(KUBERNETES_PROGRAMS, "bridge", "/sbin/ip");
-    with_both(&["--live-restore"], |mut docker| {
+    with_either(0, &["--live-restore"], |mut docker| {
         start(&docker);
         let before = addresses(&mut docker);
         docker.kill_daemon();
@@ -90,7 +90,7 @@ fn containers_that_outlive_dockerd_keep_addresses_and_interfaces_whatever_is_kil
 #[test]
 fn containers_that_end_with_dockerd_or_the_node_have_addresses_when_they_start_again() {
     needs!(KUBERNETES_PROGRAMS, "bridge", "/sbin/ip");
-    with_both(&[], |mut docker| {
+    with_either(1, &[], |mut docker| {
         start(&docker);
         for is_crash in [false, true] {
             if is_crash {

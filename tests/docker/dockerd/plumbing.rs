@@ -1,9 +1,9 @@
-//! Networks by CNI plugins whose plugins leave traces on the host, with both versions of Docker.
+//! Networks by CNI plugins whose plugins leave traces on the host, with either version of Docker.
 
 use harness::{Dockerd, KUBERNETES_PROGRAMS, needs};
 use serde_json::{Value, json};
 
-use crate::dockerd::as_own::with_both;
+use crate::dockerd::as_own::with_either;
 use crate::dockerd::{create_cni, reserved};
 use harness::cni_network::{configure_plugins, ipam};
 
@@ -45,7 +45,7 @@ fn rules_interfaces_and_namespaces_are_as_before_after_any_life_of_a_container()
         "/sbin/ip",
         "/usr/sbin/iptables"
     );
-    with_both(&[], |mut docker| {
+    with_either(0, &[], |mut docker| {
         configure(&docker, &two_families());
         create(&docker, "net", &["--ipam-driver=null"]);
         // Bridge and chains of the plugins, which stay.
@@ -82,7 +82,7 @@ fn rules_interfaces_and_namespaces_are_as_before_after_any_life_of_a_container()
 #[test]
 fn endpoints_by_plugins_are_as_their_users_expect() {
     needs!(KUBERNETES_PROGRAMS, "bridge", "portmap", "/sbin/ip");
-    with_both(&[], |mut docker| {
+    with_either(1, &[], |mut docker| {
         configure(&docker, &two_families());
         for claim in [
             a_healthy_endpoint_is_no_leak_and_is_listed_once,

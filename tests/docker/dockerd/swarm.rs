@@ -2,13 +2,13 @@
 
 use harness::{KUBERNETES_PROGRAMS, needs};
 
-use crate::dockerd::as_own::with_both;
+use crate::dockerd::as_own::with_either;
 use crate::dockerd::{create, reserved};
 
 #[test]
 fn what_docker_has_lost_is_released_beside_networks_of_a_swarm() {
     needs!(KUBERNETES_PROGRAMS, "/sbin/ip");
-    with_both(&[], |mut docker| {
+    with_either(0, &[], |mut docker| {
         docker.node.sh("ip address add 192.168.250.1/32 dev lo");
         let addresses = "--advertise-addr=192.168.250.1 --listen-addr=192.168.250.1:2377";
         docker.says(&format!("swarm init {addresses}"));
