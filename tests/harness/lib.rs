@@ -90,7 +90,8 @@ pub use shipped::{
     network_plugins, repository, target_dir,
 };
 pub use skip::{
-    LEFT_OUT_FILE, PACKAGE, Reason, missing, print_left_out, report_left_out, skip, skip_for,
+    LEFT_OUT_FILE, PACKAGE, Reason, is_sampled, missing, print_left_out, report_left_out, skip,
+    skip_for,
 };
 pub use strace::STRACE;
 pub use verbose_log::log;

@@ -9,8 +9,8 @@ use std::sync::{Mutex, OnceLock};
 use std::thread;
 
 use crate::{
-    Call, KUBERNETES_PROGRAMS, Node, REFERENCE_PLUGINS, RUNTIMES, STRACE, dist, is_root,
-    kubernetes_programs,
+    Call, KUBERNETES_PROGRAMS, Node, REFERENCE_PLUGINS, RUNTIMES, STRACE, dist, is_in_turn,
+    is_root, kubernetes_programs,
 };
 
 /// The environment variable with the path of the file.
@@ -28,6 +28,8 @@ pub enum Reason {
     Package(String),
     /// The machine cannot run the test.
     Machine(String),
+    /// The test is in the sample of other commits.
+    Sample,
 }
 
 impl fmt::Display for Reason {
@@ -36,6 +38,7 @@ impl fmt::Display for Reason {
             Self::Root => write!(f, "user: it needs root"),
             Self::Package(text) => write!(f, "{PACKAGE}: {text}"),
             Self::Machine(text) => write!(f, "machine: {text}"),
+            Self::Sample => write!(f, "sample: every second commit runs it, and --all"),
         }
     }
 }
@@ -54,6 +57,16 @@ pub fn skip_for(reason: Reason) {
     let file = std::env::var_os(LEFT_OUT_FILE).map(PathBuf::from);
     report_left_out(file.as_deref(), &test, &reason);
     LEFT_OUT.lock().unwrap().push((reason, test));
+}
+
+/// True if the running test is in this commit's sample, which has one of two neighbours; reports it
+/// as skipped otherwise.
+pub fn is_sampled(number: usize) -> bool {
+    let is_sampled = is_in_turn(number);
+    if !is_sampled {
+        skip_for(Reason::Sample);
+    }
+    is_sampled
 }
 
 /// Appends a line about a skipped check to the file, if there is one.
@@ -76,8 +89,8 @@ pub fn print_left_out() {
     }
 }
 
-/// The skipped tests in at most three lines: those that need root, those that need a package, and
-/// all others.
+/// The skipped tests in at most four lines: those that need root, those that need a package, those
+/// for which the machine isn't enough, and those of other commits' samples.
 fn lines(left_out: &[(Reason, String)]) -> Vec<String> {
     let line = |is_meant: fn(&Reason) -> bool| {
         let meant = left_out.iter().filter(|(reason, _)| is_meant(reason));
@@ -93,6 +106,7 @@ fn lines(left_out: &[(Reason, String)]) -> Vec<String> {
         line(|reason| matches!(reason, Reason::Root)),
         line(|reason| matches!(reason, Reason::Package(_))),
         line(|reason| matches!(reason, Reason::Machine(_))),
+        line(|reason| *reason == Reason::Sample),
     ]
     .into_iter()
     .flatten()

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use harness::{ContainerRuntime, KubernetesCluster, claim, pod, repository};
+use harness::{ContainerRuntime, KubernetesCluster, claim, is_sampled, pod, repository};
 
 use super::{
     CONFLIST, addresses, cluster, conflists_are, garbage_collection, is_not_ready, life, pod_cidr,
@@ -19,7 +19,9 @@ const OTHER: &str = r#"{"cniVersion": "0.4.0", "name": "other", "plugins": [{"ty
 
 #[test]
 fn containerd_from_host_local_to_the_subnets_of_nodes() {
-    if let Some(mut cluster) = cluster(ContainerRuntime::Containerd) {
+    if is_sampled(0)
+        && let Some(mut cluster) = cluster(ContainerRuntime::Containerd)
+    {
         take_over::from_host_local_and_back(&cluster);
         comes_up(&cluster, "kubectl apply -k docs/kubernetes");
         cluster.sh("kubectl -n red delete pods --all");
@@ -31,7 +33,9 @@ fn containerd_from_host_local_to_the_subnets_of_nodes() {
 
 #[test]
 fn an_old_containerd_from_the_first_installation_to_the_removal() {
-    if let Some(cluster) = cluster(ContainerRuntime::OldContainerd) {
+    if is_sampled(1)
+        && let Some(cluster) = cluster(ContainerRuntime::OldContainerd)
+    {
         comes_up(&cluster, APPLY);
         comes_back(&cluster);
         takes_a_changed_configmap(&cluster);

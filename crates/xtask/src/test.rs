@@ -67,6 +67,8 @@ pub fn run(all: bool) -> Result<()> {
         // Its variables are those of all that it runs.
         let mut again = Command::new(env::current_exe()?);
         again.args(env::args_os().skip(1)).envs(one_build()?);
+        // The compiler's memory in large pages: a sixth of its time.
+        again.env("MALLOC_CONF", "thp:always,metadata_thp:always");
         return cargo::run(&mut again);
     }
     let started = Instant::now();
