@@ -28,7 +28,7 @@ pub fn sample<T>(points: Vec<T>) -> Vec<T> {
 
 /// True for one of two neighbours, which [`SAMPLE`] selects, and for both with [`ALL_POINTS`].
 pub fn is_in_turn(number: usize) -> bool {
-    env::var_os(ALL_POINTS).is_some() || (number + first()) % 2 == 0
+    env::var_os(ALL_POINTS).is_some() || (number + first()).is_multiple_of(2)
 }
 
 fn first() -> usize {
