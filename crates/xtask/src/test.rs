@@ -67,7 +67,7 @@ pub fn run(all: bool) -> Result<()> {
         // Its variables are those of all that it runs.
         let mut again = Command::new(env::current_exe()?);
         again.args(env::args_os().skip(1)).envs(one_build()?);
-        // The compiler's memory in large pages: a sixth of its time.
+        // The compiler's memory in large pages, which saves a fourteenth of its time.
         again.env("MALLOC_CONF", "thp:always,metadata_thp:always");
         return cargo::run(&mut again);
     }
