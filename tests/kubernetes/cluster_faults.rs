@@ -53,7 +53,7 @@ pub(super) fn pods_come_and_go_though_answers_are_late_or_lost(cluster: &Kuberne
     // The kubelets and Multus reach it by another address.
     for node in cluster.nodes() {
         node.sh(
-            "(while sleep 0.1; do ss -H -K dst 10.96.0.1 >> /run/cut 2>&1; done) > /dev/null 2>&1 &
+            "(while sleep 0.03; do ss -H -K dst 10.96.0.1 >> /run/cut 2>&1; done) > /dev/null 2>&1 &
             echo $! > /run/cutter",
         );
     }

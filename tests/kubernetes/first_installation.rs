@@ -24,6 +24,8 @@ fn containerd_from_host_local_to_the_subnets_of_nodes() {
     {
         take_over::from_host_local_and_back(&cluster);
         comes_up(&cluster, "kubectl apply -k docs/kubernetes");
+        comes_back(&cluster);
+        takes_a_changed_configmap(&cluster);
         cluster.sh("kubectl -n red delete pods --all");
         life::of_pods(&mut cluster);
         addresses::stay_with_a_stateful_set(&mut cluster);
