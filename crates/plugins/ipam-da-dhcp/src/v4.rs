@@ -8,8 +8,11 @@ use std::net::Ipv4Addr;
 
 use cni::{Dns, Error, Object};
 use dhcproto::v4::borrowed::{DhcpOption as RawOption, DhcpOptionIterator};
-use dhcproto::v4::{DhcpOption, Flags, Message, MessageType, Opcode, OptionCode, UnknownOption};
-use dhcproto::{Decodable, Encodable};
+use dhcproto::v4::{
+    DhcpOption, Flags, Message, MessageType, Opcode, OptionCode, UnknownOption,
+    encode_long_opt_bytes,
+};
+use dhcproto::{Decodable, Encodable, Encoder};
 use ipnet::Ipv4Net;
 
 use crate::exchange::{Purpose, Question, refused};
@@ -115,27 +118,31 @@ fn answer(client: &Client, message: &Message, packet: &[u8]) -> Option<Result<Gr
     }
 }
 
-/// A message, whose header has 240 bytes (RFC 2131, section 2), with the options of all its places.
-/// An option that can't be read is left out.
+/// A message, whose header has 240 bytes (RFC 2131, section 2), with the options of all its places,
+/// the parts of each joined in their order (RFC 3396, section 7). An option that can't be read is
+/// left out.
 fn decoded(packet: &[u8]) -> Option<Message> {
     let (header, options) = packet.split_at_checked(240)?;
     let mut message = Message::from_bytes(header).ok()?;
-    add_options(&mut message, options);
+    let mut all: Vec<_> = DhcpOptionIterator::new(options).collect();
     // Option 52 says where further ones are: 1 for `file`, 2 for `sname`, 3 for both.
-    let overload = message.opts_mut().remove(OptionCode::OptionOverload);
+    let mut overload = all.iter().filter(|part| u8::from(part.code()) == 52);
+    let overload = overload.find_map(|part| part.data().first().copied());
     for (place, bytes) in [(1, 108..236), (2, 44..108)] {
-        if matches!(overload, Some(DhcpOption::OptionOverload(places)) if places & place != 0) {
-            add_options(&mut message, &header[bytes]);
+        if overload.is_some_and(|places| places & place != 0) {
+            all.extend(DhcpOptionIterator::new(&header[bytes]));
+        }
+    }
+    all.sort_by_key(|part| part.code());
+    for parts in all.chunk_by(|one, next| one.code() == next.code()) {
+        let (value, mut bytes) = (parts.iter().map(RawOption::data), Vec::new());
+        let value = value.collect::<Vec<_>>().concat();
+        encode_long_opt_bytes(parts[0].code(), &value, &mut Encoder::new(&mut bytes)).ok()?;
+        if let Ok(option) = DhcpOption::from_bytes(&bytes) {
+            message.opts_mut().insert(option);
         }
     }
     Some(message)
-}
-
-/// Adds the options in a place of a message. Parts of one that are side by side are joined.
-fn add_options(message: &mut Message, place: &[u8]) {
-    for option in DhcpOptionIterator::new(place).flat_map(RawOption::into_option) {
-        message.opts_mut().insert(option);
-    }
 }
 
 /// What an ACK grants, or an OFFER.
