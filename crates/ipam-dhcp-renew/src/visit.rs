@@ -30,7 +30,7 @@ const MISSING: Duration = Duration::from_secs(10);
 const YOUNG: Duration = Duration::from_secs(30);
 
 impl Entry {
-    /// Visits the attachment: renews what is due, or all leases.
+    /// Visits the attachment: renews what is due.
     pub(crate) fn visit(&mut self, name: &RecordName) {
         let (network, attachment) = (&name.network, &name.attachment);
         let _span = tracing::info_span!("attachment", %network, %attachment).entered();
