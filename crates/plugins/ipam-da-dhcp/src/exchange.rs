@@ -117,7 +117,7 @@ impl Exchange<'_> {
             // The link has no address of IPv6 before it has a carrier, and then the kernel verifies
             // that nobody else has it.
             if let Err(error) = sender.send(&question.bytes) {
-                let why = format!("no DHCP server answers, and none can be asked: {error}");
+                let why = format!("no DHCP server answers, and sending has failed: {error}");
                 failure = Error::new(code::TRY_AGAIN_LATER, why);
                 thread::sleep(INTERVAL);
                 continue;

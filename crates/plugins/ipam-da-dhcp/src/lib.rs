@@ -49,10 +49,8 @@ impl Plugin for IpamDaDhcp {
         })?;
         let mut result = completion.with_ips([]);
         for grant in granted {
-            let (ip, prefix_len) = (grant.lease.address, grant.prefix_len);
-            result
-                .ips
-                .push(IpConfig::new(ip, prefix_len, grant.gateway));
+            let ip = IpConfig::new(grant.lease.address, grant.prefix_len, grant.gateway);
+            result.ips.push(ip);
             for mut route in grant.routes {
                 if let Some(priority) = settings.priority {
                     route.set("priority", &priority);

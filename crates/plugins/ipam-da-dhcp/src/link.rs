@@ -27,6 +27,10 @@ use crate::FOREVER;
 /// Largest part of an answer, in bytes: the kernel's own bound.
 const LARGEST: usize = 32 << 10;
 
+/// Both places of an interface's own address.
+const FORMS: [fn(IpAddr) -> AddressAttribute; 2] =
+    [AddressAttribute::Local, AddressAttribute::Address];
+
 /// An interface.
 pub struct Link {
     socket: OwnedFd,
@@ -70,20 +74,18 @@ impl Link {
     pub fn address(&self, ip: IpAddr) -> io::Result<Option<(IpNet, u32)>> {
         let request = Message::GetAddress(AddressMessage::default());
         // Addresses of IPv6 without a peer aren't `Local`.
-        let forms = [AddressAttribute::Local(ip), AddressAttribute::Address(ip)];
+        let forms = FORMS.map(|form| form(ip));
         for answer in self.request(request, NLM_F_DUMP)? {
             if let Message::NewAddress(found) = answer
                 && found.header.index == self.interface.index
                 && forms.iter().any(|form| found.attributes.contains(form))
             {
                 let net = IpNet::new(ip, found.header.prefix_len).map_err(io::Error::other)?;
-                let lifetime = found
-                    .attributes
-                    .iter()
-                    .find_map(|attribute| match attribute {
-                        AddressAttribute::CacheInfo(times) => Some(times.ifa_valid),
-                        _ => None,
-                    });
+                let mut attributes = found.attributes.iter();
+                let lifetime = attributes.find_map(|attribute| match attribute {
+                    AddressAttribute::CacheInfo(times) => Some(times.ifa_valid),
+                    _ => None,
+                });
                 return Ok(Some((net, lifetime.unwrap_or(FOREVER))));
             }
         }
@@ -147,10 +149,7 @@ impl Link {
         message.header.family = net.addr().into();
         message.header.prefix_len = net.prefix_len();
         message.header.index = self.interface.index;
-        message.attributes = vec![
-            AddressAttribute::Local(net.addr()),
-            AddressAttribute::Address(net.addr()),
-        ];
+        message.attributes = FORMS.map(|form| form(net.addr())).into();
         message
     }
 

@@ -7,7 +7,7 @@ use std::os::fd::IntoRawFd;
 use std::time::Duration;
 
 use cni::Error;
-use etherparse::{LaxSlicedPacket, PacketBuilder, TransportSlice};
+use etherparse::{EtherType, LaxSlicedPacket, PacketBuilder, TransportSlice};
 use pnet_datalink::{ChannelType, Config, MacAddr};
 use socket2::{Domain, Protocol, SockAddr, Type};
 
@@ -16,9 +16,6 @@ use crate::Link;
 /// The ports of DHCP.
 pub(crate) const CLIENT: u16 = 68;
 pub(crate) const SERVER: u16 = 67;
-
-/// Ethernet's number of IPv4.
-const IPV4: u16 = 0x0800;
 
 /// Longest wait for one packet: the end of an exchange is noticed that late.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(50);
@@ -41,7 +38,7 @@ impl Socket {
         let socket = socket2::Socket::new(Domain::PACKET, Type::RAW, None)?;
         // The channel only binds.
         let config = Config {
-            channel_type: ChannelType::Layer3(IPV4),
+            channel_type: ChannelType::Layer3(EtherType::IPV4.0),
             promiscuous: false,
             socket_fd: Some(socket.try_clone()?.into_raw_fd()),
             ..Config::default()

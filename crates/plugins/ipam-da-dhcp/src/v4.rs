@@ -218,11 +218,9 @@ fn of_its_class(ip: Ipv4Addr) -> Ipv4Net {
 }
 
 /// Addresses as text, or names without the dot of the root.
-pub(crate) fn texts(all: &[impl ToString]) -> Vec<String> {
-    let texts = all.iter().map(ToString::to_string);
-    texts
-        .map(|text| text.trim_end_matches('.').to_owned())
-        .collect()
+pub(crate) fn texts<T: ToString>(all: &[T]) -> Vec<String> {
+    let text = |one: &T| one.to_string().trim_end_matches('.').to_owned();
+    all.iter().map(text).collect()
 }
 
 #[cfg(test)]
