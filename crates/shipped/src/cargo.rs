@@ -16,10 +16,14 @@ const PACKAGE: [&str; 5] = [
 /// The environment variable with the target that cargo builds for.
 pub const TARGET: &str = "CARGO_BUILD_TARGET";
 
+/// The environment variable with a program that cargo has compile the crates of the workspace.
+pub const COMPILER: &str = "RUSTC_WORKSPACE_WRAPPER";
+
 /// The variables with which `cargo xtask test` has everything built once: executables, their tests and
 /// the archives.
-pub const ONE_BUILD: [&str; 5] = [
+pub const ONE_BUILD: [&str; 6] = [
     TARGET,
+    COMPILER,
     "CARGO_ENCODED_RUSTFLAGS",
     "CARGO_ENCODED_RUSTDOCFLAGS",
     "CARGO_PROFILE_DEV_DEBUG",

@@ -6,7 +6,9 @@
 
 mod cargo;
 
-pub use cargo::{ONE_BUILD, TARGET, cargo, cargo_by_hand, debug_dir, repository, target_dir};
+pub use cargo::{
+    COMPILER, ONE_BUILD, TARGET, cargo, cargo_by_hand, debug_dir, repository, target_dir,
+};
 
 /// The plugin that a CNI main plugin calls.
 pub const ORCHESTRATOR: &str = "ipam-delegated";

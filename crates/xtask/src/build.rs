@@ -7,9 +7,11 @@ use std::sync::OnceLock;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use shipped::{DHCP_RENEWER, DOCKER_DAEMON, INSTALLER, TOOL, repository, target_dir};
+use shipped::{
+    DHCP_RENEWER, DOCKER_DAEMON, INSTALLER, TOOL, cargo_by_hand, repository, target_dir,
+};
 
-use crate::cargo::{cargo, output, run};
+use crate::cargo::{output, run};
 use crate::link_flags::link_flags;
 use crate::target::Target;
 
@@ -24,9 +26,9 @@ pub(crate) const COMMIT: &str = "IPAM_DELEGATED_COMMIT";
 /// `normal` and `verbose`: the tests build them once, for themselves and for the archives.
 pub(crate) const STAND_INS: &str = "IPAM_DELEGATED_STAND_INS";
 
-/// How well gzip is to compress an archive, from 1 to 9: nobody loads one of stand-ins.
+/// How well gzip is to compress an archive, from 0 to 9: nobody loads one of stand-ins.
 pub(crate) fn compression() -> u32 {
-    env::var_os(STAND_INS).map_or(9, |_| 1)
+    env::var_os(STAND_INS).map_or(9, |_| 0)
 }
 
 /// A build of the plugins.
@@ -61,7 +63,8 @@ impl Flavour {
         if let Some(reason) = target.missing() {
             bail!("{reason}");
         }
-        let mut command = cargo(&["build", "--quiet", "--release"]);
+        let mut command = cargo_by_hand();
+        command.args(["build", "--quiet", "--release"]);
         for package in packages {
             command.args(["--package", package]);
         }

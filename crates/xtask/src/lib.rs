@@ -3,6 +3,7 @@
 
 pub mod build;
 pub mod cargo;
+pub mod compiler;
 pub mod demo;
 pub mod dist;
 pub mod install;

@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use xtask::build::Flavour;
-use xtask::{cargo, demo, dist, install, test};
+use xtask::{cargo, compiler, demo, dist, install, test};
 
 /// The project's tasks.
 #[derive(Parser)]
@@ -67,6 +67,9 @@ enum Task {
 }
 
 fn main() -> ExitCode {
+    if let Some(compiled) = compiler::compile() {
+        return compiled;
+    }
     let done = match Arguments::parse().task {
         Task::Demo => demo::run(),
         Task::Test { all } => test::run(all),

@@ -14,6 +14,7 @@ use harness::{
 
 use crate::build::{COMMIT, STAND_INS, commit};
 use crate::cargo::{self, cargo, shown};
+use crate::compiler::LINTS;
 use crate::dist::reproduction;
 use crate::left_out;
 use crate::link_flags::link_flags;
@@ -79,7 +80,6 @@ pub fn run(all: bool) -> Result<()> {
     step(&mut cargo(&["fmt", "--all", "--check"]))?;
     install_what_is_needed()?;
     let _ = std::fs::remove_file(&run.left_out);
-    lints_and_documentation()?;
     build_for_tests()?;
     let tested = thread::scope(|scope| {
         let of_a_release = scope.spawn(|| run.tests_of_a_release());
@@ -104,24 +104,13 @@ fn one_build() -> Result<Vec<(&'static str, String)>> {
     // rustdoc, which compiles examples, doesn't know the others.
     let of_code = flags.iter().filter(|flag| flag.starts_with("-C")).cloned();
     let of_code = of_code.collect::<Vec<_>>().join("\x1f");
-    let values = [target.triple, flags.join("\x1f"), of_code];
+    let compiler = env::current_exe()?.display().to_string();
+    let values = [target.triple, compiler, flags.join("\x1f"), of_code];
     let values = values.into_iter().chain(["0", "true"].map(str::to_owned));
     let mut variables: Vec<_> = ONE_BUILD.into_iter().zip(values).collect();
+    variables.push((LINTS.0, LINTS.1.to_owned()));
     variables.extend(commit().map(|commit| (COMMIT, commit)));
     Ok(variables)
-}
-
-fn lints_and_documentation() -> Result<()> {
-    let lint = |what: &[&str]| {
-        let mut lints = cargo(&["clippy", "--quiet"]);
-        step(lints.args(what).args(["--", "--deny", "warnings"]))
-    };
-    lint(&[&["--workspace"], &ALL_TARGETS[..]].concat())?;
-    // The other crates only pass the feature on.
-    lint(&["--package", "plugin", "--features", "verbose"])?;
-    let mut doc = cargo(&["doc", "--quiet", "--workspace", "--no-deps"]);
-    doc.arg("--document-private-items");
-    step(doc.env("CARGO_ENCODED_RUSTDOCFLAGS", "--deny\x1fwarnings"))
 }
 
 fn step(command: &mut Command) -> Result<()> {
