@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 
 use harness::{
     ContainerRuntime, DNSMASQ, ETCDCTL, KubernetesCluster, NODES, blocks, claim, document,
-    ip_of_key, kubernetes_programs, needs, pod,
+    ip_of_key, is_sampled, kubernetes_programs, needs, pod,
 };
 use serde_json::{Value, json};
 
@@ -116,6 +116,9 @@ fn in_etcd(cluster: &KubernetesCluster) -> BTreeSet<String> {
 #[test]
 fn second_interfaces_have_addresses_of_their_node_of_etcd_or_of_the_api() {
     needs!(ETCDCTL, DNSMASQ);
+    if !is_sampled(1) {
+        return;
+    }
     let Some(mut cluster) = cluster(ContainerRuntime::Containerd) else {
         return;
     };

@@ -35,7 +35,7 @@ fn containerd_from_host_local_to_the_subnets_of_nodes() {
 
 #[test]
 fn an_old_containerd_from_the_first_installation_to_the_removal() {
-    if is_sampled(1)
+    if is_sampled(0)
         && let Some(cluster) = cluster(ContainerRuntime::OldContainerd)
     {
         comes_up(&cluster, APPLY);
@@ -49,7 +49,9 @@ fn an_old_containerd_from_the_first_installation_to_the_removal() {
 
 #[test]
 fn crio_from_the_first_installation_to_gc() {
-    if let Some(mut cluster) = cluster(ContainerRuntime::Crio) {
+    if is_sampled(1)
+        && let Some(mut cluster) = cluster(ContainerRuntime::Crio)
+    {
         comes_up(&cluster, APPLY);
         takes_a_changed_configmap(&cluster);
         cluster.sh("kubectl -n red delete pods --all");

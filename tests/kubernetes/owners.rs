@@ -285,7 +285,7 @@ fn crowd(looks: &Looks, cluster: &mut KubernetesCluster) {
     claim("many new owners have one address each, while the API server is killed");
     for (node, [first, last]) in cluster.nodes().iter().zip(CROWD) {
         node.sh(&format!(
-            "(seq {first} {last} | xargs -P 16 -I NUMBER bash /run/claim {}; touch /run/claimed) \
+            "(seq {first} {last} | xargs -P 4 -I NUMBER bash /run/claim {}; touch /run/claimed) \
              > /run/claim.log 2>&1 &",
             of_machine("NUMBER")
         ));
