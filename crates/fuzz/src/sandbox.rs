@@ -20,18 +20,12 @@ pub struct Sandbox {
 }
 
 impl Default for Sandbox {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Sandbox {
     /// An empty one.
     ///
     /// # Panics
     ///
     /// If it can't be made.
-    pub fn new() -> Self {
+    fn default() -> Self {
         let top = tempfile::Builder::new()
             .prefix("ipam-delegated-fuzz-")
             .tempdir()
@@ -40,7 +34,9 @@ impl Sandbox {
         fs::create_dir_all(sandbox.plugins()).expect("a folder in it");
         sandbox
     }
+}
 
+impl Sandbox {
     /// The folder that holds all others.
     pub fn root(&self) -> PathBuf {
         self.top.path().join("some/levels/below")

@@ -8,6 +8,20 @@ use std::{process, thread};
 /// Longest time of one input, on any machine. Inputs are small: one that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(600);
 
+/// Tries inputs of this type for [`TEST_TIME`](crate::TEST_TIME), each [`watched`].
+#[macro_export]
+macro_rules! check {
+    ($input:ty, $each:expr) => {
+        bolero::check!()
+            .with_type::<$input>()
+            .with_test_time($crate::TEST_TIME)
+            .for_each(|input: &$input| {
+                let each: &dyn Fn(&$input) = &$each;
+                $crate::watched(input, || each(input))
+            });
+    };
+}
+
 /// Runs `f`; says for which input and ends the process where it doesn't return.
 pub fn watched<T>(input: &(impl Debug + ?Sized), f: impl FnOnce() -> T) -> T {
     let shown = format!("{input:?}");

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use bolero::{TypeGenerator, check};
-use fuzz::{Bytes, Document, Outcome, Sandbox, TEST_TIME, call, environment, watched};
+use bolero::TypeGenerator;
+use fuzz::{Bytes, Document, Outcome, Sandbox, call, check, environment};
 use ipam_delegated::IpamDelegated;
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ struct Input {
 /// A sandbox with the delegates in `CNI_PATH`, and one, `trap`, beside it. The file that they are
 /// links to is written once: one that has just been written can't always be started.
 fn sandbox(delegate: &Path) -> Sandbox {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::default();
     let beside = sandbox.root().join("log-of-delegates");
     fs::create_dir(&beside).unwrap();
     for name in ["one", "two", "three"] {
@@ -110,7 +110,7 @@ fn record(input: &Input, written: &[Value]) -> Vec<u8> {
 
 #[test]
 fn a_del_ends_whatever_is_recorded_and_runs_nothing_from_elsewhere() {
-    let folder = Sandbox::new();
+    let folder = Sandbox::default();
     let delegate = folder.plugins().join("delegate");
     fs::write(&delegate, DELEGATE).unwrap();
     fs::set_permissions(&delegate, fs::Permissions::from_mode(0o755)).unwrap();
@@ -125,30 +125,27 @@ fn a_del_ends_whatever_is_recorded_and_runs_nothing_from_elsewhere() {
     let sandbox = with_record(unchanged.concat().as_bytes());
     let (_, calls) = ask(&sandbox, "DEL", &["three"]);
     assert_eq!(calls, ["one DEL", "two DEL"], "the seed is not read");
-    check!()
-        .with_type::<Input>()
-        .with_test_time(TEST_TIME)
-        .for_each(|input: &Input| {
-            let sandbox = with_record(&record(input, &written));
-            let ask = |command: &str| {
-                let asked = watched(input, || ask(&sandbox, command, &["one", "two"]));
-                let trapped = asked.1.iter().find(|call| call.starts_with("trap"));
-                assert_eq!(trapped, None, "it is outside of CNI_PATH");
-                asked
-            };
-            match input.before % 16 {
-                0 => drop(ask("ADD")),
-                1 => drop(ask("GC")),
-                _ => {}
+    check!(Input, |input| {
+        let sandbox = with_record(&record(input, &written));
+        let ask = |command: &str| {
+            let asked = ask(&sandbox, command, &["one", "two"]);
+            let trapped = asked.1.iter().find(|call| call.starts_with("trap"));
+            assert_eq!(trapped, None, "it is outside of CNI_PATH");
+            asked
+        };
+        match input.before % 16 {
+            0 => drop(ask("ADD")),
+            1 => drop(ask("GC")),
+            _ => {}
+        }
+        match ask("DEL") {
+            (Outcome::Success(stdout), _) => {
+                assert!(stdout.is_empty());
+                assert!(!file(&sandbox).exists(), "the record is left");
             }
-            match ask("DEL") {
-                (Outcome::Success(stdout), _) => {
-                    assert!(stdout.is_empty());
-                    assert!(!file(&sandbox).exists(), "the record is left");
-                }
-                // A delegate that isn't installed has not released its part.
-                (Outcome::Failure { .. }, _) => assert!(file(&sandbox).exists()),
-            }
-            sandbox.assert_nothing_got_out();
-        });
+            // A delegate that isn't installed has not released its part.
+            (Outcome::Failure { .. }, _) => assert!(file(&sandbox).exists()),
+        }
+        sandbox.assert_nothing_got_out();
+    });
 }

@@ -5,8 +5,8 @@ mod directory;
 
 use std::net::IpAddr;
 
-use bolero::{TypeGenerator, check};
-use fuzz::{Outcome, Sandbox, Snapshot, TEST_TIME, call, environment, watched};
+use bolero::TypeGenerator;
+use fuzz::{Outcome, Sandbox, Snapshot, call, check, environment};
 use serde_json::{Value, json};
 
 use contents::Contents;
@@ -51,46 +51,43 @@ impl Input {
 #[test]
 fn what_is_given_was_free_and_what_is_others_stays() {
     let plugin = &ipam_da_host_local::IpamDaHostLocal;
-    check!()
-        .with_type::<Input>()
-        .with_test_time(TEST_TIME)
-        .for_each(|input: &Input| {
-            let sandbox = Sandbox::new();
-            let name = if input.named { "pools" } else { "testnet" };
-            let path = sandbox.data_dir().join(name);
-            input.directory.write(&path);
-            let directory = Directory::at(&path, !input.named);
-            let free: Vec<String> = directory::range()
-                .into_iter()
-                .filter(|ip| matches!(directory.says(*ip), Says::Nothing | Says::Torn))
-                .map(|ip| ip.to_string())
-                .collect();
-            let before = others(&path, !input.named);
-            let add = environment("ADD", &sandbox.plugins());
-            let ask = |command: &str, ips: &[String]| {
-                let variables = add.clone().with("CNI_COMMAND", command);
-                let config = input.config(&sandbox, ips);
-                watched(input, || call(plugin, &variables, &config))
-            };
+    check!(Input, |input| {
+        let sandbox = Sandbox::default();
+        let name = if input.named { "pools" } else { "testnet" };
+        let path = sandbox.data_dir().join(name);
+        input.directory.write(&path);
+        let directory = Directory::at(&path, !input.named);
+        let free: Vec<String> = directory::range()
+            .into_iter()
+            .filter(|ip| matches!(directory.says(*ip), Says::Nothing | Says::Torn))
+            .map(|ip| ip.to_string())
+            .collect();
+        let before = others(&path, !input.named);
+        let add = environment("ADD", &sandbox.plugins());
+        let ask = |command: &str, ips: &[String]| {
+            let variables = add.clone().with("CNI_COMMAND", command);
+            let config = input.config(&sandbox, ips);
+            call(plugin, &variables, &config)
+        };
 
-            let given = ask("ADD", &[]);
-            for ip in given.ips() {
-                assert!(free.contains(&ip), "{ip} of {free:?}");
-            }
+        let given = ask("ADD", &[]);
+        for ip in given.ips() {
+            assert!(free.contains(&ip), "{ip} of {free:?}");
+        }
+        assert_eq!(others(&path, !input.named), before);
+        if given.code().is_none() {
+            assert_eq!(ask("CHECK", &given.ips()).code(), None);
+        }
+        // An attachment whose container holds an address as a whole, as old
+        // files have it, lets go of that one in a DEL of its own.
+        for _ in 0..2 {
+            assert_eq!(ask("DEL", &given.ips()), Outcome::Success(Vec::new()));
             assert_eq!(others(&path, !input.named), before);
-            if given.code().is_none() {
-                assert_eq!(ask("CHECK", &given.ips()).code(), None);
-            }
-            // An attachment whose container holds an address as a whole, as old
-            // files have it, lets go of that one in a DEL of its own.
-            for _ in 0..2 {
-                assert_eq!(ask("DEL", &given.ips()), Outcome::Success(Vec::new()));
-                assert_eq!(others(&path, !input.named), before);
-            }
-            let left = directory.held_by_us();
-            assert!(left.is_empty(), "still held: {left:?}");
-            sandbox.assert_nothing_got_out();
-        });
+        }
+        let left = directory.held_by_us();
+        assert!(left.is_empty(), "still held: {left:?}");
+        sandbox.assert_nothing_got_out();
+    });
 }
 
 /// The reservations that are somebody else's, and all other files that aren't ours

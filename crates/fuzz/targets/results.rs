@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use bolero::{TypeGenerator, check};
+use bolero::TypeGenerator;
 use cni::{IpamResult, JsonOutput, SpecVersion, code};
-use fuzz::{Document, TEST_TIME};
+use fuzz::{Document, check};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -25,57 +25,51 @@ impl Input {
 
 #[test]
 fn what_is_printed_is_an_object_or_refused() {
-    check!()
-        .with_type::<Document>()
-        .with_test_time(TEST_TIME)
-        .for_each(|document: &Document| {
-            let bytes = document.of(&seeds::results());
-            let is_object =
-                serde_json::from_slice::<Value>(&bytes).is_ok_and(|value| value.is_object());
-            match JsonOutput::try_from(bytes.clone()) {
-                Ok(printed) => {
-                    assert_eq!(bytes.trim_ascii(), printed.json().get().as_bytes());
-                    assert!(printed.json().get().starts_with('{'));
-                    assert_eq!(printed.into_bytes(), bytes);
-                }
-                Err(reason) => assert!(!is_object && !reason.is_empty(), "{reason}"),
+    check!(Document, |document| {
+        let bytes = document.of(&seeds::results());
+        let is_object =
+            serde_json::from_slice::<Value>(&bytes).is_ok_and(|value| value.is_object());
+        match JsonOutput::try_from(bytes.clone()) {
+            Ok(printed) => {
+                assert_eq!(bytes.trim_ascii(), printed.json().get().as_bytes());
+                assert!(printed.json().get().starts_with('{'));
+                assert_eq!(printed.into_bytes(), bytes);
             }
-        });
+            Err(reason) => assert!(!is_object && !reason.is_empty(), "{reason}"),
+        }
+    });
 }
 
 #[test]
 fn a_result_is_written_in_any_version_and_reads_back_the_same() {
-    check!()
-        .with_type::<Input>()
-        .with_test_time(TEST_TIME)
-        .for_each(|input: &Input| {
-            let bytes = input.result.of(&seeds::results());
-            let Ok(raw) = serde_json::from_slice::<Box<RawValue>>(&bytes) else {
+    check!(Input, |input| {
+        let bytes = input.result.of(&seeds::results());
+        let Ok(raw) = serde_json::from_slice::<Box<RawValue>>(&bytes) else {
+            return;
+        };
+        let result = match IpamResult::read("prevResult", &raw) {
+            Ok(result) => result,
+            Err(error) => {
+                assert_eq!(error.code, code::INVALID_CONFIG);
+                assert!(error.msg.starts_with("prevResult"), "{error}");
                 return;
-            };
-            let result = match IpamResult::read("prevResult", &raw) {
-                Ok(result) => result,
-                Err(error) => {
-                    assert_eq!(error.code, code::INVALID_CONFIG);
-                    assert!(error.msg.starts_with("prevResult"), "{error}");
-                    return;
-                }
-            };
-            let written = result.to_json(input.version());
-            let again: Box<RawValue> = serde_json::from_slice(&written).unwrap();
-            let again = IpamResult::read("again", &again).unwrap();
-            assert_eq!(ips(&again), ips(&result));
-            assert_eq!(again.routes.len(), result.routes.len());
-            assert_eq!(again.to_json(input.version()), written);
-            let Ok(value) = serde_json::from_slice::<Value>(&written) else {
-                return;
-            };
-            assert_eq!(value["cniVersion"], input.version().as_str());
-            for ip in value["ips"].as_array().unwrap() {
-                let has_version = input.version() < SpecVersion::V1_0_0;
-                assert_eq!(ip.get("version").is_some(), has_version, "{ip}");
             }
-        });
+        };
+        let written = result.to_json(input.version());
+        let again: Box<RawValue> = serde_json::from_slice(&written).unwrap();
+        let again = IpamResult::read("again", &again).unwrap();
+        assert_eq!(ips(&again), ips(&result));
+        assert_eq!(again.routes.len(), result.routes.len());
+        assert_eq!(again.to_json(input.version()), written);
+        let Ok(value) = serde_json::from_slice::<Value>(&written) else {
+            return;
+        };
+        assert_eq!(value["cniVersion"], input.version().as_str());
+        for ip in value["ips"].as_array().unwrap() {
+            let has_version = input.version() < SpecVersion::V1_0_0;
+            assert_eq!(ip.get("version").is_some(), has_version, "{ip}");
+        }
+    });
 }
 
 fn ips(result: &IpamResult) -> Vec<IpAddr> {

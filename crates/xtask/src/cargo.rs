@@ -1,6 +1,6 @@
 //! Commands, above all cargo's, run in the repository.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -46,16 +46,8 @@ pub fn output(command: &mut Command) -> Result<String> {
 
 /// The command as it would be typed.
 pub fn shown(command: &Command) -> String {
-    let program = PathBuf::from(command.get_program());
-    let program = program
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    let arguments = command.get_args().map(|a| a.to_string_lossy().into_owned());
-    [program]
-        .into_iter()
-        .chain(arguments)
-        .collect::<Vec<_>>()
-        .join(" ")
+    let program = Path::new(command.get_program()).file_name();
+    let words = program.into_iter().chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
 }

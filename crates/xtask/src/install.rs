@@ -16,14 +16,13 @@ use crate::build::{Flavour, TOOLS};
 ///
 /// A build fails, or a file cannot be replaced.
 pub fn run(dir: &Path, sbin: Option<&Path>, verbose_flavour: bool) -> Result<()> {
-    let flavour = if verbose_flavour {
-        Flavour::Verbose
-    } else {
-        Flavour::Normal
+    let flavour = match verbose_flavour {
+        true => Flavour::Verbose,
+        false => Flavour::Normal,
     };
     for group in [&[MULTI_CALL][..], &NETWORK_EXECUTABLES] {
-        let built =
-            flavour.build_static(&group.iter().map(|one| one.package).collect::<Vec<_>>())?;
+        let packages: Vec<&str> = group.iter().map(|one| one.package).collect();
+        let built = flavour.build_static(&packages)?;
         for executable in group {
             put(dir, executable.plugins, &built.join(executable.file))?;
         }

@@ -23,12 +23,8 @@ impl NoServices {
 
     fn at(policy: &Path) -> io::Result<Option<Self>> {
         let mut options = OpenOptions::new();
-        let mut file = match options
-            .write(true)
-            .create_new(true)
-            .mode(0o755)
-            .open(policy)
-        {
+        options.write(true).create_new(true).mode(0o755);
+        let mut file = match options.open(policy) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(None),
             file => file?,
         };

@@ -81,11 +81,8 @@ pub(crate) fn sysroot() -> Result<String> {
 /// Stdout of rustc with these arguments.
 pub(crate) fn rustc(arguments: &[&str]) -> Result<String> {
     let program = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    output(
-        Command::new(program)
-            .args(arguments)
-            .current_dir(repository()),
-    )
+    let mut rustc = Command::new(program);
+    output(rustc.args(arguments).current_dir(repository()))
 }
 
 #[cfg(test)]

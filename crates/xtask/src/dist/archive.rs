@@ -112,9 +112,8 @@ impl Archive {
             if let Entry::File { content, .. } = entry
                 && path.starts_with(folder)
             {
-                *content = String::from_utf8_lossy(content)
-                    .replace(from, to)
-                    .into_bytes();
+                let replaced = String::from_utf8_lossy(content).replace(from, to);
+                *content = replaced.into_bytes();
             }
         }
     }
