@@ -84,16 +84,19 @@ fn options_are_read_from_all_places_and_their_parts_are_joined() {
     let kind = DhcpOption::MessageType(MessageType::Request);
     request.opts_mut().insert(kind);
     packet.truncate(240);
-    // An ACK with half of the routes, a router, an option that can't be read, and the overload.
+    // An ACK with half of the routes, a lease time, an option that can't be read, and the overload.
     packet.extend([
-        53, 1, 5, 121, 4, 16, 10, 7, 10, 3, 4, 10, 0, 0, 1, 1, 1, 9, 52, 1, 3, 255,
+        53, 1, 5, 121, 4, 16, 10, 7, 10, 51, 4, 0, 0, 0, 9, 1, 1, 9, 52, 1, 3, 255,
     ]);
-    packet[108..116].copy_from_slice(&[0, 121, 4, 0, 0, 1, 16, 255]);
+    // The router is elsewhere, too.
+    packet[108..122].copy_from_slice(&[0, 121, 4, 0, 0, 1, 16, 3, 4, 10, 0, 0, 1, 255]);
     packet[44..52].copy_from_slice(&[121, 6, 10, 8, 10, 0, 0, 1]);
     let grant = answer(&Client::default(), &request, &packet).unwrap();
     let grant = grant.unwrap();
     let expected = ["10.7.0.0/16 by 10.0.0.1", "10.8.0.0/16 by 10.0.0.1"];
     assert_eq!(as_text(&grant.routes), expected);
+    assert_eq!(grant.gateway, Some(Ipv4Addr::new(10, 0, 0, 1).into()));
+    assert_eq!(grant.lease.seconds, 9);
     // A length that leads behind the end.
     packet.truncate(240);
     packet.extend([3, 200, 10]);
