@@ -67,10 +67,7 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    if let Some(compiled) = compiler::compile() {
-        return compiled;
-    }
-    let done = match Arguments::parse().task {
+    let done = compiler::compile().unwrap_or_else(|| match Arguments::parse().task {
         Task::Demo => demo::run(),
         Task::Test { all } => test::run(all),
         Task::Bench { arguments } => bench(&arguments),
@@ -80,7 +77,7 @@ fn main() -> ExitCode {
             verbose_flavour,
         } => install::run(&dir, sbin.as_deref(), verbose_flavour),
         Task::Dist(dist) => dist::run(&dist),
-    };
+    });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
