@@ -4,7 +4,7 @@
 //!
 //! Needs: the archives, which `cargo xtask test` makes; root, kubectl, openssl, the programs of
 //! Kubernetes, containerd, CRI-O and Multus in a folder that `IPAM_DELEGATED_RUNTIMES` names. Takes
-//! five minutes, two tests at a time, and nine with all.
+//! four to seven minutes, two tests at a time.
 
 mod addresses;
 mod behind_multus;
