@@ -152,9 +152,12 @@ impl<'a> Judge<'a> {
         // A valid container may have been restarted with another namespace, and what has begun to end
         // isn't in use.
         let is_decided = is_pending || is_listed == Some(true);
-        let gone = refuse_others(attachment).and_then(|()| match is_decided {
-            true => Ok(None),
-            false => self.gone(attachment),
+        let gone = refuse_others(attachment).and_then(|()| {
+            if is_decided {
+                Ok(None)
+            } else {
+                self.gone(attachment)
+            }
         });
         match gone {
             Err(keep) => judgement.keep = Some(keep),

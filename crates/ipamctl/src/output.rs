@@ -19,25 +19,20 @@ pub(crate) struct Output {
 
 impl Output {
     /// Prints the value as JSON, or these lines for people.
-    pub(crate) fn print<T: AsRef<str>>(
+    pub(crate) fn print<L: IntoIterator<Item: AsRef<str>>>(
         self,
         value: &impl Serialize,
-        lines: impl FnOnce() -> Vec<T>,
+        lines: impl FnOnce() -> L,
     ) -> io::Result<()> {
-        if !self.json {
-            return self.lines(lines());
-        }
         let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        serde_json::to_writer_pretty(&mut out, value)?;
-        out.write_all(b"\n")?;
-        out.flush()
-    }
-
-    pub(crate) fn lines<T: AsRef<str>>(self, lines: impl IntoIterator<Item = T>) -> io::Result<()> {
-        let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        for line in lines {
-            out.write_all(plain(line.as_ref()).as_bytes())?;
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, value)?;
             out.write_all(b"\n")?;
+        } else {
+            for line in lines() {
+                out.write_all(plain(line.as_ref()).as_bytes())?;
+                out.write_all(b"\n")?;
+            }
         }
         out.flush()
     }
@@ -72,9 +67,10 @@ pub(crate) fn is_plain(text: &str) -> bool {
 /// The text without control characters and characters that change its direction.
 fn plain(text: &str) -> Cow<'_, str> {
     // A long list has millions of bytes, and nearly all of it is visible ASCII.
-    match text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-        true => text.into(),
-        false => text.replace(is_bad, "\u{fffd}").into(),
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        text.into()
+    } else {
+        text.replace(is_bad, "\u{fffd}").into()
     }
 }
 

@@ -52,6 +52,6 @@ impl Row {
 
 /// Prints the rows; true if one of them is a conflict.
 pub(super) fn print(rows: &[Row], output: Output) -> Result<bool> {
-    output.print(&rows, || rows.iter().map(Row::text).collect())?;
+    output.print(&rows, || rows.iter().map(Row::text))?;
     Ok(rows.iter().any(|row| row.outcome == "conflict"))
 }

@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &ImportArguments, context: &Context<'_>) -> Result<
         until_answered(&mut store, |store| store.define(name.as_str(), definition))?;
     }
     let names: Vec<&str> = pools.keys().map(ipam::PoolName::as_str).collect();
-    context.output.print(&names, || names.clone())?;
+    context.output.print(&names, || &names)?;
     Ok(false)
 }
 

@@ -96,9 +96,11 @@ pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
     let gone = without_owner(&inventory, context.places.kubeconfig.as_ref())?;
     let judged = state_files::in_threads(&all, |one| {
         let stored = one.addresses[0].stored.as_ref();
-        let judgement = match stored.is_some_and(|stored| gone.contains(&stored.held.key)) {
-            true => Judgement::of_gone_owner(one.owner().unwrap_or_default()),
-            false => judge.judge(one),
+        let is_without_owner = stored.is_some_and(|stored| gone.contains(&stored.held.key));
+        let judgement = if is_without_owner {
+            Judgement::of_gone_owner(one.owner().unwrap_or_default())
+        } else {
+            judge.judge(one)
         };
         Leak::of(one, judgement, &ipamctl)
     });

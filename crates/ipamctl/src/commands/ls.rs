@@ -28,10 +28,8 @@ pub(crate) fn run(arguments: &LsArguments, context: &Context<'_>) -> Result<bool
     if rows.is_empty() {
         warn("no address is reserved");
     }
-    match context.output.json {
-        true => context.output.print(&rows, Vec::<String>::new)?,
-        false => context.output.lines(table(&rows, arguments).lines())?,
-    }
+    let lines = || table(&rows, arguments).lines();
+    context.output.print(&rows, lines)?;
     inventory.verdict(false)
 }
 

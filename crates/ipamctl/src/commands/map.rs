@@ -45,7 +45,7 @@ pub(crate) fn run(name: &str, context: &Context<'_>) -> Result<bool> {
         let drawn = counted.flat_map(|(placed, usage)| lines(placed, usage, &inventory));
         let legend =
             format!("{FREE} free   {RESERVED} reserved   {EXCLUDED} excluded   {GATEWAY} gateway");
-        drawn.chain([legend]).collect()
+        drawn.chain([legend])
     })?;
     inventory.verdict(false)
 }

@@ -27,7 +27,7 @@ pub(crate) fn run(network: Option<&str>, context: &Context<'_>) -> Result<bool> 
     inventory.verdict(false)
 }
 
-fn table(pools: &[PoolUsage]) -> Vec<String> {
+fn table(pools: &[PoolUsage]) -> impl Iterator<Item = String> {
     let text = |value: &Option<String>, missing: &str| value.clone().unwrap_or(missing.to_owned());
     Table::of(pools)
         .text("NETWORK", |pool| joined(&pool.networks, ","))
@@ -45,7 +45,6 @@ fn table(pools: &[PoolUsage]) -> Vec<String> {
             counts.map(bar).unwrap_or_default()
         })
         .lines()
-        .collect()
 }
 
 /// A bar and a percentage. Only a full pool has 100 %; one without addresses is full.

@@ -15,7 +15,8 @@ use super::names::Names;
 use crate::output::{joined, or};
 
 /// A container's interface on a network; or one address by itself: its reservation names no interface
-/// (an old host-local's, a torn one, one that can't be read), or its attachment's record has others. The keys are documented, and don't change their meaning.
+/// (an old host-local's, a torn one, one that can't be read), or its attachment's record has others. The
+/// keys are documented, and don't change their meaning.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct NetworkAttachment<'a> {
     /// The network; of a reservation that names nobody, the name of its directory.

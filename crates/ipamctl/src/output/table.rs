@@ -60,10 +60,10 @@ impl<'r, R> Table<'r, R> {
     }
 
     /// The lines: the headers, then the rows; none without rows.
-    pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn lines(self) -> impl Iterator<Item = String> {
         let headers = (!self.rows.is_empty()).then(|| self.line(|column| column.header.to_owned()));
         let rows = self.rows.iter();
-        let rows = rows.map(|row| self.line(|column| (column.cell)(row)));
+        let rows = rows.map(move |row| self.line(|column| (column.cell)(row)));
         headers.into_iter().chain(rows)
     }
 
@@ -74,9 +74,10 @@ impl<'r, R> Table<'r, R> {
                 line.push_str(GAP);
             }
             let (cell, width) = (cell(column), column.width);
-            let written = match column.is_right_aligned {
-                true => write!(line, "{cell:>width$}"),
-                false => write!(line, "{cell:width$}"),
+            let written = if column.is_right_aligned {
+                write!(line, "{cell:>width$}")
+            } else {
+                write!(line, "{cell:width$}")
             };
             written.expect("a String takes all");
         }
