@@ -4,11 +4,28 @@ use serde_json::{Value, json};
 
 use crate::{ALLOCATOR, Call, ORCHESTRATOR, Output, Sandbox};
 
+/// The chain of most tests.
+pub const RANGES_CHAIN: [&str; 2] = ["ipam-ds-ranges", ALLOCATOR];
+
+/// Routes with which a result is larger than a pipe's buffer.
+pub fn many_routes() -> Value {
+    let subnets = (0..4000).map(|n| format!("10.{}.{}.0/24", n / 250, n % 250));
+    subnets.map(|dst| json!({ "dst": dst })).collect()
+}
+
+/// The chain by rules.
+pub const RULES_CHAIN: [&str; 2] = ["ipam-ds-rules", ALLOCATOR];
+
 impl Sandbox {
     /// A call of `ipam-delegated` for a container.
     pub fn chain_call(&self, command: &str, container: &str, config: &Value) -> Call {
         self.call(ORCHESTRATOR, command, config)
             .container(container)
+    }
+
+    /// Runs `ipam-delegated` for a container.
+    pub fn run_for(&self, command: &str, container: &str, config: &Value) -> Output {
+        self.chain_call(command, container, config).run()
     }
 
     /// Runs `ipam-delegated` for the container `c1`.
@@ -21,6 +38,18 @@ impl Sandbox {
         let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={pod}");
         self.chain_call(command, &format!("{namespace}-{pod}"), config)
             .env("CNI_ARGS", args)
+    }
+
+    /// Runs `ipam-delegated` for the container of a pod, as in [`Self::pod_call`].
+    pub fn run_for_pod(&self, command: &str, config: &Value, namespace: &str, pod: &str) -> Output {
+        self.pod_call(command, config, namespace, pod).run()
+    }
+
+    /// Asserts that a network has neither a reservation nor a record.
+    #[track_caller]
+    pub fn holds_nothing(&self, network: &str) {
+        let left = (self.reserved(network), self.records(network));
+        assert_eq!(left, (vec![], vec![]));
     }
 
     /// A configuration of a chain whose selector gives the pool 10.1.0.0/24. `more` has further
@@ -36,7 +65,7 @@ impl Sandbox {
 
     /// As [`Self::config_of_one_range`], of the selector by ranges and the allocator.
     pub fn config_of_ranges(&self, version: &str) -> Value {
-        self.config_of_one_range(version, &["ipam-ds-ranges", ALLOCATOR], &json!({}))
+        self.config_of_one_range(version, &RANGES_CHAIN, &json!({}))
     }
 
     /// A configuration of the allocator without a chain: `pools` as a selector prints them. For

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::waiting::wait_or_say;
@@ -167,6 +168,11 @@ impl DockerDaemon {
         self.process.id()
     }
 
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    }
+
     /// Makes a call; returns the answer.
     ///
     /// # Errors
@@ -227,6 +233,28 @@ impl DockerDaemon {
     pub fn release(&self, pool: &str, ip: &str) {
         let body = json!({"PoolID": pool, "Address": ip});
         assert_eq!(self.ok("/IpamDriver.ReleaseAddress", &body), json!({}));
+    }
+
+    /// Requests an address that isn't given; returns the message.
+    #[track_caller]
+    pub fn no_address(&self, pool: &str, ip: &str) -> String {
+        let body = json!({"PoolID": pool, "Address": ip});
+        self.err("/IpamDriver.RequestAddress", &body)
+    }
+
+    /// Requests a gateway; returns the body of the answer.
+    #[track_caller]
+    pub fn gateway(&self, pool: &str, requested: &str) -> Value {
+        let options = json!({"RequestAddressType": "com.docker.network.gateway"});
+        let body = json!({"PoolID": pool, "Address": requested, "Options": options});
+        self.call("/IpamDriver.RequestAddress", &body).body
+    }
+
+    /// Gives a pool back.
+    #[track_caller]
+    pub fn release_pool(&self, pool: &str) {
+        let body = json!({ "PoolID": pool });
+        assert_eq!(self.ok("/IpamDriver.ReleasePool", &body), json!({}));
     }
 
     /// Kills it, with SIGKILL.

@@ -4,6 +4,7 @@
 
 #[cfg(feature = "tls")]
 mod api_server;
+mod assertions;
 mod build;
 pub mod call_points;
 mod calls;
@@ -45,7 +46,9 @@ pub mod waiting;
 
 #[cfg(feature = "tls")]
 pub use api_server::{ApiAnswer, ApiServer};
+pub use assertions::assert_has;
 pub use build::{BUILT, build_all, example, executable, folder_of_builds, plugins};
+pub use calls::{RANGES_CHAIN, RULES_CHAIN, many_routes};
 #[cfg(feature = "tls")]
 pub use certificates::{Authority, CertificateFiles};
 pub use cgroup::Cgroup;

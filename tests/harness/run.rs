@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::Node;
@@ -182,6 +183,11 @@ impl Running {
         drop(self.child.stdout.take());
     }
 
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
     /// Kills it by SIGKILL, and waits for its end.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
@@ -215,7 +221,7 @@ impl Output {
     #[track_caller]
     pub fn result(&self) -> Value {
         assert!(self.status.success(), "{self:?}");
-        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+        self.json()
     }
 
     /// Checks that the call succeeded and printed nothing.
@@ -228,8 +234,7 @@ impl Output {
     #[track_caller]
     pub fn error(&self) -> Value {
         assert_eq!(self.status.code(), Some(1), "{self:?}");
-        let error: Value =
-            serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {self:?}"));
+        let error = self.json();
         assert!(error["msg"].is_string(), "{error}");
         error
     }
@@ -242,12 +247,56 @@ impl Output {
         assert!(error["msg"].as_str().unwrap().contains(text), "{error}");
     }
 
+    /// Asserts that the call failed with this code and with exactly this message.
+    #[track_caller]
+    pub fn error_is(&self, code: u64, message: &str) {
+        let error = self.error();
+        assert_eq!(
+            (&error["code"], &error["msg"]),
+            (&code.into(), &message.into()),
+            "{error}"
+        );
+    }
+
     /// The code of the CNI error of a call that failed.
     #[track_caller]
     pub fn code(&self) -> u64 {
         self.error()["code"]
             .as_u64()
             .unwrap_or_else(|| panic!("{self:?}"))
+    }
+
+    /// Asserts that its stdout has all of these parts.
+    #[track_caller]
+    pub fn prints(&self, parts: impl IntoIterator<Item = impl AsRef<str>>) {
+        self.has(&self.stdout, parts);
+    }
+
+    /// Asserts that its stderr has all of these parts.
+    #[track_caller]
+    pub fn warns(&self, parts: impl IntoIterator<Item = impl AsRef<str>>) {
+        self.has(&self.stderr, parts);
+    }
+
+    #[track_caller]
+    fn has(&self, text: &str, parts: impl IntoIterator<Item = impl AsRef<str>>) {
+        for part in parts {
+            let part = part.as_ref();
+            assert!(text.contains(part), "{part:?} is missing: {self:?}");
+        }
+    }
+
+    /// Asserts that the call ended with this exit status, and that its stderr has all of these parts.
+    #[track_caller]
+    pub fn failed(&self, status: i32, parts: impl IntoIterator<Item = impl AsRef<str>>) {
+        assert_eq!(self.status.code(), Some(status), "{self:?}");
+        self.warns(parts);
+    }
+
+    /// The JSON on stdout, whatever the exit status is.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
 
     /// The addresses of the result of a call that succeeded, without prefixes.

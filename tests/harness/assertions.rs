@@ -1,0 +1,11 @@
+//! Assertions about texts, which print the whole text when they fail.
+
+/// Asserts that a text has all of these parts.
+#[track_caller]
+pub fn assert_has(text: impl AsRef<str>, parts: impl IntoIterator<Item = impl AsRef<str>>) {
+    let text = text.as_ref();
+    for part in parts {
+        let part = part.as_ref();
+        assert!(text.contains(part), "{part:?} is missing in:\n{text}");
+    }
+}
