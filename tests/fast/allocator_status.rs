@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use harness::{ALLOCATOR, Call, Sandbox, needs};
+use harness::{ALLOCATOR, Call, RULES_CHAIN, Sandbox, needs};
 use serde_json::{Value, json};
 
 fn call(sandbox: &Sandbox, command: &str, prev_result: &Value, ipam: &Value) -> Call {
@@ -50,6 +50,8 @@ fn an_allocator_without_a_selector_is_not_ready() {
     ] {
         run(none).refused(50, "selector");
     }
+    let add = call(&sandbox, "ADD", &Value::Null, &json!({})).run();
+    add.refused(7, "prevResult.pools is missing");
     // The pools of such a chain may depend on the container.
     run(json!(["ipam-ds-rules", ALLOCATOR])).nothing();
 }
@@ -100,10 +102,10 @@ fn a_pool_that_can_give_no_address_is_told_before_an_add() {
 fn a_directory_that_is_not_used_makes_no_node_unready() {
     let sandbox = Sandbox::default();
     let rules = json!({"pools": {"web": {"subnet": "10.1.0.0/24"}}, "rules": [{"pools": ["web"]}]});
-    let config = sandbox.config("1.1.0", &["ipam-ds-rules", ALLOCATOR], &rules);
+    let config = sandbox.config("1.1.0", &RULES_CHAIN, &rules);
     fs::create_dir(sandbox.data_dir()).unwrap();
     fs::write(sandbox.data_dir().join("testnet"), "").unwrap();
-    sandbox.chain_call("STATUS", "", &config).run().nothing();
+    sandbox.run_for("STATUS", "", &config).nothing();
     sandbox.run("ADD", &config).result();
 }
 
@@ -120,13 +122,13 @@ fn a_space_that_each_rule_leads_to_has_to_be_usable() {
     fs::create_dir(sandbox.data_dir()).unwrap();
     fs::write(sandbox.data_dir().join("broken"), "").unwrap();
     let code = |rules: &Value, command: &str| {
-        let config = sandbox.config("1.1.0", &["ipam-ds-rules", ALLOCATOR], rules);
+        let config = sandbox.config("1.1.0", &RULES_CHAIN, rules);
         sandbox.run(command, &config).code()
     };
     assert_eq!((code(&rules, "ADD"), code(&rules, "STATUS")), (5, 50));
     rules["rules"] = json!([{"when": {"A": "1"}, "pools": ["web"]}, {"pools": ["rest"]}]);
-    let config = sandbox.config("1.1.0", &["ipam-ds-rules", ALLOCATOR], &rules);
-    sandbox.chain_call("STATUS", "", &config).run().nothing();
+    let config = sandbox.config("1.1.0", &RULES_CHAIN, &rules);
+    sandbox.run_for("STATUS", "", &config).nothing();
 }
 
 #[test]
@@ -143,7 +145,7 @@ fn two_selectors_of_one_address_and_two_allocators_in_a_row_are_told_before_an_a
     ] {
         let config = sandbox.config("1.1.0", delegates, &ipam);
         sandbox.run("ADD", &config).error();
-        sandbox.chain_call("STATUS", "", &config).run().error();
+        sandbox.run_for("STATUS", "", &config).error();
     }
 }
 
@@ -151,9 +153,9 @@ fn two_selectors_of_one_address_and_two_allocators_in_a_row_are_told_before_an_a
 fn a_selector_whose_pools_depend_on_the_container_needs_the_directory_of_named_pools() {
     let sandbox = Sandbox::default();
     let rules = json!({"pools": {"web": {"subnet": "10.1.0.0/24"}}, "rules": [{"pools": ["web"]}]});
-    let config = sandbox.config("1.1.0", &["ipam-ds-rules", ALLOCATOR], &rules);
+    let config = sandbox.config("1.1.0", &RULES_CHAIN, &rules);
     let code = |command: &str| sandbox.run(command, &config).code();
-    sandbox.chain_call("STATUS", "", &config).run().nothing();
+    sandbox.run_for("STATUS", "", &config).nothing();
     let directory = sandbox.data_dir().join("pools");
     fs::remove_dir_all(&directory).unwrap();
     fs::write(&directory, "").unwrap();

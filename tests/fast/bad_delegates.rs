@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use harness::{PLUGINS, Sandbox};
+use harness::{PLUGINS, Sandbox, assert_has};
 use serde_json::json;
 
 use crate::bad_input::{DELEGATES, gets, good};
@@ -106,8 +106,5 @@ fn each_failure_of_a_delegate_has_its_code_and_leaves_nothing_reserved() {
     config["ipam"]["delegates"] = json!(["without-json"]);
     let call = sandbox.call("ipam-delegated", "ADD", &config);
     let error = call.container("c2").run().error();
-    assert!(
-        error["details"].as_str().unwrap().contains("disk on fire"),
-        "{error}"
-    );
+    assert_has(&error["details"].as_str().unwrap(), ["disk on fire"]);
 }

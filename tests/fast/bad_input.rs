@@ -106,11 +106,7 @@ fn ten_megabytes_of_configuration_are_handed_on_whole() {
     let output = sandbox.run("ADD", &config);
     assert_eq!(output.ips(), ["10.7.0.2"]);
     config["ipam"]["delegates"] = json!(["size"]);
-    let size = sandbox
-        .call("ipam-delegated", "ADD", &config)
-        .container("c2")
-        .run()
-        .result();
+    let size = sandbox.run_for("ADD", "c2", &config).result();
     assert_eq!(size["size"], serde_json::to_vec(&config).unwrap().len());
 }
 

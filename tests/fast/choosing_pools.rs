@@ -2,10 +2,8 @@
 
 use std::fs;
 
-use harness::{Output, Sandbox, blocks, document};
+use harness::{Output, RULES_CHAIN, Sandbox, blocks, document};
 use serde_json::{Value, json};
-
-const CHAIN: [&str; 2] = ["ipam-ds-rules", "ipam-da-host-local"];
 
 /// A sandbox and a configuration whose `poolsDir` has the block of the page with this text.
 fn example(text: &str) -> (Sandbox, Value) {
@@ -18,12 +16,12 @@ fn example(text: &str) -> (Sandbox, Value) {
         panic!("{text}: {examples:?}");
     };
     fs::write(folder.join("10.json"), example).unwrap();
-    let config = sandbox.config("1.1.0", &CHAIN, &json!({"poolsDir": folder}));
+    let config = sandbox.config("1.1.0", &RULES_CHAIN, &json!({"poolsDir": folder}));
     (sandbox, config)
 }
 
 fn add(sandbox: &Sandbox, config: &Value, namespace: &str, pod: &str) -> Output {
-    sandbox.pod_call("ADD", config, namespace, pod).run()
+    sandbox.run_for_pod("ADD", config, namespace, pod)
 }
 
 #[test]
@@ -51,31 +49,12 @@ fn each_replica_has_the_address_of_its_number_and_nobody_else_one_of_the_range()
         .refused(111, "is reserved already to shop-db-3 eth0");
     let mut asks = config.clone();
     asks["args"] = json!({"cni": {"ips": ["10.86.0.30/24"]}});
-    let asked = sandbox.pod_call("ADD", &asks, "lab", "x").run();
+    let asked = sandbox.run_for_pod("ADD", &asks, "lab", "x");
     asked.refused(111, "10.86.0.30 of pool db is pinned by another rule");
     sandbox
-        .pod_call("DEL", &config, "shop", "db-3")
-        .run()
+        .run_for_pod("DEL", &config, "shop", "db-3")
         .nothing();
     assert_eq!(add("db-3").ips(), ["10.86.0.23"]);
-}
-
-#[test]
-fn replicas_have_addresses_of_both_families() {
-    let sandbox = Sandbox::default();
-    let ipam = json!({
-        "pools": {"four": {"subnet": "10.86.0.0/24"}, "six": {"subnet": "fd00:86::/64"}},
-        "rules": [{"pools": ["four", "six"], "ips": [
-            {"range": "fd00:86::20-fd00:86::2f", "index": "${NOMAD_ALLOC_INDEX}"},
-            {"range": "10.86.0.32/28", "index": "${NOMAD_ALLOC_INDEX}"},
-        ]}],
-    });
-    let config = sandbox.config("1.1.0", &CHAIN, &ipam);
-    let call = sandbox.chain_call("ADD", "c1", &config);
-    let output = call
-        .env("CNI_ARGS", "IgnoreUnknown=1;NOMAD_ALLOC_INDEX=2")
-        .run();
-    assert_eq!(output.ips(), ["10.86.0.34", "fd00:86::22"]);
 }
 
 #[test]
@@ -104,19 +83,13 @@ fn a_full_pool_overflows_into_the_next_and_all_are_counted_when_they_are_full() 
     let full = "pool shop (10.87.0.1-10.87.0.6) has no address left: all 5 are reserved; \
         pool spare (10.87.1.1-10.87.1.6) has no address left: all 5 are reserved";
     add("shop", "p6", &config).refused(11, full);
-    sandbox
-        .pod_call("DEL", &config, "shop", "p5")
-        .run()
-        .nothing();
+    sandbox.run_for_pod("DEL", &config, "shop", "p5").nothing();
     assert_eq!(add("shop", "p6", &config).ips(), ["10.87.1.2"]);
     let result = add("shop", "p7", &config).error();
     assert_eq!(result["code"], 11);
     let mut check = config.clone();
     check["prevResult"] = json!({"cniVersion": "1.1.0", "ips": [{"address": "10.87.1.2/29"}]});
-    sandbox
-        .pod_call("CHECK", &check, "shop", "p6")
-        .run()
-        .nothing();
+    sandbox.run_for_pod("CHECK", &check, "shop", "p6").nothing();
     // Without records, DEL finds the addresses in the pools' directories.
     fs::remove_dir_all(sandbox.state_dir()).unwrap();
     for (namespace, pods) in [("shop", 7), ("lab", 8)] {
@@ -145,10 +118,7 @@ fn the_answer_has_the_routes_and_the_dns_of_the_pool_that_yielded_the_address() 
     let ipam = json!({"pools": [first], "routes": [{"dst": "0.0.0.0/0"}]});
     let config = sandbox.config("1.1.0", &["ipam-ds-static", "ipam-da-host-local"], &ipam);
     for i in 1..4 {
-        let result = sandbox
-            .chain_call("ADD", &format!("c{i}"), &config)
-            .run()
-            .result();
+        let result = sandbox.run_for("ADD", &format!("c{i}"), &config).result();
         assert_eq!(result["ips"][0]["address"], format!("10.{i}.0.2/30"));
         let gw = format!("10.{i}.0.1");
         assert_eq!(result["ips"][0]["gateway"], gw);
@@ -161,10 +131,7 @@ fn the_answer_has_the_routes_and_the_dns_of_the_pool_that_yielded_the_address() 
     assert_eq!(sandbox.reserved("red"), ["10.1.0.2"]);
     assert_eq!(sandbox.reserved("testnet"), ["10.2.0.2", "10.3.0.2"]);
     for i in 1..4 {
-        sandbox
-            .chain_call("DEL", &format!("c{i}"), &config)
-            .run()
-            .nothing();
+        sandbox.run_for("DEL", &format!("c{i}"), &config).nothing();
     }
     assert_eq!(
         (sandbox.reserved("red"), sandbox.reserved("testnet")),

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::waiting::wait_for;
-use harness::{Node, Output, Sandbox, needs};
+use harness::{Node, Output, RANGES_CHAIN, Sandbox, needs};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
 
@@ -26,10 +26,7 @@ fn gc(sandbox: &Sandbox, config: &Value, valid: &[String]) -> Output {
 }
 
 fn add(sandbox: &Sandbox, config: &Value, container: &str) -> Output {
-    sandbox
-        .call("ipam-delegated", "ADD", config)
-        .container(container)
-        .run()
+    sandbox.run_for("ADD", container, config)
 }
 
 #[test]
@@ -48,7 +45,7 @@ fn a_forgotten_attachment_is_freed_though_the_allocator_knows_no_gc() {
         );
         assert_eq!(sandbox.records("testnet"), ["remembered:eth0.json"]);
         gc(&sandbox, &config, &[]).nothing();
-        assert!(sandbox.reserved("testnet").is_empty() && sandbox.records("testnet").is_empty());
+        sandbox.holds_nothing("testnet");
     }
 }
 
@@ -119,7 +116,7 @@ esac"#;
     let (go, deleting) = (sandbox.root().join("go"), sandbox.root().join("deleting"));
     mkfifoat(CWD, &go, Mode::RWXU).unwrap();
     thread::scope(|scope| {
-        let del = scope.spawn(|| sandbox.chain_call("DEL", "c1", &config).run());
+        let del = scope.spawn(|| sandbox.run_for("DEL", "c1", &config));
         wait_for(|| deleting.exists());
         let collecting = scope.spawn(|| gc(&sandbox, &config, &[]));
         // As long as a GC takes that lists the record, and waits for its lock.
@@ -227,11 +224,10 @@ fn what_is_no_record_is_named_and_keeps_no_gc_from_its_work() {
 fn a_record_that_cannot_be_removed_is_named_and_taken_for_no_running_add() {
     needs!("root");
     let ranges = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
-    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
     // A mounted file can be written to, and not be removed.
     for (mount, name) in [("mount --bind -r", ""), ("mount --bind", "c1:eth0.json")] {
         let sandbox = Sandbox::default();
-        let config = sandbox.config("1.1.0", &delegates, &ranges);
+        let config = sandbox.config("1.1.0", &RANGES_CHAIN, &ranges);
         add(&sandbox, &config, "c1").result();
         let (node, folder) = (Node::new(), sandbox.state_dir().join("testnet"));
         let mounted = folder.join(name).display().to_string();

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use harness::{Output, Sandbox};
+use harness::{Output, RULES_CHAIN, Sandbox};
 use serde_json::{Value, json};
 
 use crate::bad_input::{DELEGATES, gets, good};
@@ -112,7 +112,7 @@ fn two_spellings_of_a_key_are_refused_but_not_by_del_and_gc() {
         }
         assert!(!data_dir.exists());
         for (command, container) in [("DEL", "c1"), ("GC", "c2")] {
-            let add = sandbox.chain_call("ADD", container, &config).run();
+            let add = sandbox.run_for("ADD", container, &config);
             assert_eq!(add.ips().len(), 1);
             let call = sandbox.chain_call(command, container, &Value::Null);
             call.stdin(twice.clone()).run().nothing();
@@ -190,7 +190,7 @@ fn del_and_gc_go_by_the_record_whatever_the_configuration_says() {
     let mut itself = config;
     itself["ipam"]["delegates"] = json!(["ipam-delegated"]);
     call(&sandbox, "DEL", &itself).nothing();
-    assert!(sandbox.reserved("testnet").is_empty() && sandbox.records("testnet").is_empty());
+    sandbox.holds_nothing("testnet");
 }
 
 #[test]
@@ -254,11 +254,7 @@ fn wrong_types() -> Vec<(&'static str, Value, &'static str)> {
 fn a_value_that_the_main_plugin_cannot_read_is_refused_before_anything_is_reserved() {
     let sandbox = Sandbox::default();
     for (key, value, place) in wrong_types() {
-        let mut of_rules = sandbox.config(
-            "1.1.0",
-            &["ipam-ds-rules", "ipam-da-host-local"],
-            &json!({}),
-        );
+        let mut of_rules = sandbox.config("1.1.0", &RULES_CHAIN, &json!({}));
         of_rules["ipam"]["pools"] = json!({"a": {"subnet": "10.7.0.0/24", key: value}});
         of_rules["ipam"]["rules"] = json!([{"pools": ["a"]}]);
         let mut of_config = good(&sandbox);

@@ -133,12 +133,14 @@ fn the_delegate_in_shell_runs() {
     let result = call("ADD", &config, "default").run().result();
     assert_eq!(harness::answer_of(&result), ["10.66.1.0"]);
     assert_eq!(sandbox.reserved("pools"), ["10.66.0.2", "10.66.1.0"]);
-    let error = call("ADD", &config, "default")
-        .without("CNI_ARGS")
-        .container("c")
-        .run()
-        .error();
-    assert_eq!(error["code"], 4);
+    assert_eq!(
+        call("ADD", &config, "default")
+            .without("CNI_ARGS")
+            .container("c")
+            .run()
+            .code(),
+        4
+    );
     call("STATUS", &config, "x").run().nothing();
     config["prevResult"] = result;
     call("CHECK", &config, "default").run().nothing();
@@ -179,25 +181,13 @@ fn the_delegate_in_rust_runs() {
         config["args"] = json!({"cni": {"labels": [{"key": "app", "value": "x"}, {"key": "pool", "value": pool}]}});
         config
     };
-    let add = |container: &str, config: &Value| {
-        sandbox
-            .call("ipam-delegated", "ADD", config)
-            .container(container)
-            .run()
-    };
+    let add = |container: &str, config: &Value| sandbox.run_for("ADD", container, config);
     assert_eq!(add("b", &labelled("blue")).ips(), ["10.66.0.2"]);
     let result = add("g", &labelled("green")).result();
     assert_eq!(harness::answer_of(&result), ["10.67.0.2"]);
     assert_eq!(sandbox.reserved("pools"), ["10.66.0.2", "10.67.0.2"]);
 
-    let error = add("r", &labelled("red")).error();
-    assert_eq!(
-        (&error["code"], &error["msg"]),
-        (
-            &json!(7),
-            &json!("ipam-ds-labels: ipam.pools: there is no \"red\"")
-        )
-    );
+    add("r", &labelled("red")).error_is(7, "ipam-ds-labels: ipam.pools: there is no \"red\"");
     let error = add("n", &sandbox.config("1.0.0", &delegates, &pools)).error();
     assert_eq!(error["msg"], "ipam-ds-labels: there is no label pool");
 
@@ -205,11 +195,7 @@ fn the_delegate_in_rust_runs() {
     let mut config = sandbox.config("1.0.0", &delegates, &pools);
     config["prevResult"] = result;
     for command in ["CHECK", "DEL"] {
-        sandbox
-            .call("ipam-delegated", command, &config)
-            .container("g")
-            .run()
-            .nothing();
+        sandbox.run_for(command, "g", &config).nothing();
     }
     assert!(sandbox.reserved("green").is_empty());
 }

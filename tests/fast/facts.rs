@@ -57,7 +57,7 @@ fn what_was_found_on_add_counts_until_del_whatever_the_delegate_does() {
         let sandbox = sandbox(found);
         let mut config = config(&sandbox, &CHAIN, &by_rack());
         let added = sandbox.run("ADD", &config).result();
-        sandbox.chain_call("ADD", "c2", &config).run().result();
+        sandbox.run_for("ADD", "c2", &config).result();
         sandbox.write_executable("ipam-df-rack", &format!("#!/bin/sh\n{later}\n"));
         config["prevResult"] = added;
         sandbox.run("CHECK", &config).nothing();
@@ -69,34 +69,6 @@ fn what_was_found_on_add_counts_until_del_whatever_the_delegate_does() {
         assert_eq!(sandbox.reserved("pools"), [""; 0], "{later}");
         assert_eq!(sandbox.records("testnet"), [""; 0]);
     }
-}
-
-/// The selector, which ignores `prevResult`, gets the facts, and prints the pools alone.
-#[test]
-fn a_merged_answer_has_neither_facts_nor_pools() {
-    let sandbox = sandbox(r#"{"ips":[],"facts":{"rack":"r7"}}"#).with_script(
-        "ipam-ds-own",
-        r#"input=$(cat)
-[ $CNI_COMMAND = ADD ] || exit 0
-case $input in
-*'"rack":"r7"'*) echo '{"ips":[],"pools":[{"name":"seven","subnet":"10.7.0.0/24"}]}' ;;
-*) exit 1 ;;
-esac"#,
-    );
-    let delegates = ["ipam-df-rack", "ipam-ds-own", "ipam-da-host-local"];
-    let mut config = config(&sandbox, &delegates, &json!([]));
-    config["ipam"]["result"] = json!("merge");
-    let result = sandbox.run("ADD", &config).result();
-    assert_eq!(harness::answer_of(&result), ["10.7.0.2"]);
-    assert_eq!((result.get("facts"), result.get("pools")), (None, None));
-}
-
-#[test]
-fn a_fact_that_is_no_text_is_refused_by_name() {
-    let sandbox = sandbox(r#"{"ips":[],"facts":{"rack":7}}"#);
-    let config = config(&sandbox, &CHAIN, &by_rack());
-    let refused = sandbox.run("ADD", &config);
-    refused.refused(7, "prevResult.facts.rack: invalid type: integer `7`");
 }
 
 #[test]
@@ -159,7 +131,7 @@ fn explain_takes_the_facts_that_a_delegate_would_find() {
     let explained = |facts: &[&str]| {
         let words = [&["explain", file.to_str().unwrap(), "--json"], facts].concat();
         let output = sandbox.ipamctl(&words).run();
-        let json: Value = serde_json::from_str(&output.stdout).unwrap();
+        let json: Value = output.json();
         json
     };
     let by_label = explained(&["node-label:rack=r7"]);

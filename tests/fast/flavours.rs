@@ -1,6 +1,6 @@
 //! The two flavours: their output on stderr, and the verbose one's log.
 
-use harness::{Flavour, ORCHESTRATOR, Output, Sandbox};
+use harness::{Flavour, ORCHESTRATOR, Output, Sandbox, assert_has};
 use serde_json::{Value, json};
 
 /// The plugins that an ADD of these tests runs, each with a log.
@@ -18,10 +18,7 @@ fn sandbox(flavour: Flavour) -> (Sandbox, Value) {
 }
 
 fn add(sandbox: &Sandbox, config: &Value) -> Output {
-    sandbox
-        .call("ipam-delegated", "ADD", config)
-        .container("the-container")
-        .run()
+    sandbox.run_for("ADD", "the-container", config)
 }
 
 #[test]
@@ -46,21 +43,20 @@ fn the_verbose_flavour_answers_alike_and_logs_everything() {
         let first = log.lines().next().unwrap();
         assert!(first.contains("starting"), "{first}");
         let version = format!("version=\"{}\"", env!("CARGO_PKG_VERSION"));
-        for part in [&version, "flavour=\"verbose\" commit=\""] {
-            assert!(first.contains(part), "{first}");
-        }
+        assert_has(&first, [&version, "flavour=\"verbose\" commit=\""]);
         // The lines of one attachment can be selected: all lines but the first are of the call,
         // and each entry is one line.
         for line in log.lines().skip(1) {
             assert!(line.contains("DEBUG"), "{line}");
-            for tag in [
-                "command=ADD",
-                "network=testnet",
-                "container=the-container",
-                "ifname=eth0",
-            ] {
-                assert!(line.contains(tag), "{line}");
-            }
+            assert_has(
+                &line,
+                [
+                    "command=ADD",
+                    "network=testnet",
+                    "container=the-container",
+                    "ifname=eth0",
+                ],
+            );
         }
     }
     let log = sandbox.log("ipam-delegated");

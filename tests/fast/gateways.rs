@@ -1,17 +1,10 @@
 //! Gateways: none of a call's pools is given, and a range may have none.
 
-use harness::Sandbox;
+use harness::{RANGES_CHAIN, Sandbox};
 use serde_json::{Value, json};
 
-const CHAIN: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
-
 fn ips(sandbox: &Sandbox, config: &Value, containers: usize) -> Vec<Vec<String>> {
-    let add = |i: usize| {
-        sandbox
-            .chain_call("ADD", &format!("c{i}"), config)
-            .run()
-            .ips()
-    };
+    let add = |i: usize| sandbox.run_for("ADD", &format!("c{i}"), config).ips();
     (0..containers).map(add).collect()
 }
 
@@ -21,23 +14,20 @@ fn a_gateway_of_one_range_is_given_from_no_other() {
     let first = json!({"subnet": "10.1.0.0/28", "rangeEnd": "10.1.0.5"});
     let second = json!({"subnet": "10.1.0.0/28", "rangeStart": "10.1.0.8", "gateway": "10.1.0.4"});
     for ranges in [json!([[&first], [&second]]), json!([[&second], [&first]])] {
-        let config = sandbox.config("1.1.0", &CHAIN, &json!({"ranges": ranges}));
+        let config = sandbox.config("1.1.0", &RANGES_CHAIN, &json!({"ranges": ranges}));
         let given: Vec<String> = ips(&sandbox, &config, 3).concat();
         assert!(!given.contains(&"10.1.0.4".to_owned()), "{given:?}");
-        let add = sandbox.chain_call("ADD", "c3", &config).run();
+        let add = sandbox.run_for("ADD", "c3", &config);
         add.refused(11, "has no address left: all 3 are reserved");
         let asks = sandbox.chain_call("ADD", "asks", &config);
         let asked = asks.env("CNI_ARGS", "IP=10.1.0.4").run();
         asked.refused(7, "10.1.0.4 is the gateway of 10.1.0.0/28");
         for i in 0..3 {
-            sandbox
-                .chain_call("DEL", &format!("c{i}"), &config)
-                .run()
-                .nothing();
+            sandbox.run_for("DEL", &format!("c{i}"), &config).nothing();
         }
     }
     let one_set = json!({"ranges": [[&first, &second]]});
-    let config = sandbox.config("1.1.0", &CHAIN, &one_set);
+    let config = sandbox.config("1.1.0", &RANGES_CHAIN, &one_set);
     let given = ips(&sandbox, &config, 10).concat();
     assert!(!given.contains(&"10.1.0.4".to_owned()), "{given:?}");
 }
@@ -54,28 +44,22 @@ fn without_a_gateway_the_answer_has_none_and_a_link_gives_all_its_addresses() {
         let sandbox = Sandbox::default();
         let route = json!({"dst": "192.0.2.0/24"});
         let ipam = json!({"ranges": [[{"subnet": subnet, "gateway": "none"}]], "routes": [route]});
-        let config = sandbox.config("1.1.0", &CHAIN, &ipam);
+        let config = sandbox.config("1.1.0", &RANGES_CHAIN, &ipam);
         for (i, ip) in given.iter().enumerate() {
-            let result = sandbox
-                .chain_call("ADD", &format!("c{i}"), &config)
-                .run()
-                .result();
+            let result = sandbox.run_for("ADD", &format!("c{i}"), &config).result();
             assert_eq!(harness::answer_of(&result), [*ip]);
             assert_eq!(result["ips"][0].get("gateway"), None);
             assert_eq!(result["routes"], json!([route]));
         }
         let full = format!("has no address left: all {} are reserved", given.len());
-        sandbox
-            .chain_call("ADD", "full", &config)
-            .run()
-            .refused(11, &full);
+        sandbox.run_for("ADD", "full", &config).refused(11, &full);
     }
 }
 
 #[test]
 fn a_range_without_a_gateway_is_refused_beside_a_bridge_that_takes_one() {
     let none = json!({"subnet": "10.1.0.0/24", "gateway": "none"});
-    let of_ranges = (CHAIN, json!({"ranges": [[none]]}), "ipam.ranges[0]");
+    let of_ranges = (RANGES_CHAIN, json!({"ranges": [[none]]}), "ipam.ranges[0]");
     let rules = json!([{"pools": ["flat"]}]);
     let of_rules = (
         ["ipam-ds-rules", "ipam-da-host-local"],
@@ -106,7 +90,7 @@ fn a_range_without_a_gateway_is_refused_beside_a_bridge_that_takes_one() {
 fn tools_know_a_range_without_a_gateway() {
     let sandbox = Sandbox::default();
     let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/30", "gateway": "none"}], [{"subnet": "10.2.0.0/31", "gateway": "none"}]]});
-    let config = sandbox.config("1.0.0", &CHAIN, &ipam);
+    let config = sandbox.config("1.0.0", &RANGES_CHAIN, &ipam);
     sandbox.write_conflist("10-testnet.conflist", &config);
     sandbox.run("ADD", &config).result();
     let pools = sandbox.ipamctl(&["pools", "--json"]).run().stdout;

@@ -3,10 +3,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use harness::{Output, Sandbox, needs};
+use harness::{Output, RANGES_CHAIN, Sandbox, needs};
 use serde_json::{Value, json};
-
-const DELEGATES: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
 
 /// A call of `ipam-gc`. GC and STATUS come from libcni with empty variables.
 fn call(sandbox: &Sandbox, command: &str, config: &Value) -> Output {
@@ -21,7 +19,7 @@ fn call(sandbox: &Sandbox, command: &str, config: &Value) -> Output {
 
 /// A configuration of `ipam-gc` for GC that lists no valid attachment.
 fn config(sandbox: &Sandbox, ipam: &Value) -> Value {
-    let mut config = sandbox.config("1.1.0", &DELEGATES, ipam);
+    let mut config = sandbox.config("1.1.0", &RANGES_CHAIN, ipam);
     config["type"] = json!("ipam-gc");
     config["cni.dev/valid-attachments"] = json!([]);
     config
@@ -88,11 +86,7 @@ fn without_a_result_to_pass_on_add_and_check_are_refused() {
             call(&sandbox, command, &config).refused(7, "prevResult is missing");
         }
         config["prevResult"] = json!(["10.1.0.2"]);
-        let error = call(&sandbox, command, &config).error();
-        assert_eq!(
-            (&error["code"], &error["msg"]),
-            (&json!(7), &json!("prevResult: expected an object"))
-        );
+        call(&sandbox, command, &config).error_is(7, "prevResult: expected an object");
     }
 }
 
@@ -120,30 +114,6 @@ fn gc_runs_the_chain_without_an_executable_of_it() {
 }
 
 #[test]
-fn gc_during_an_add_leaves_its_address() {
-    let sandbox = Sandbox::default().with_script(
-        "ipam-ds-waits",
-        "[ $CNI_COMMAND = ADD ] || exit 0\n\
-         given=$(sed 's/.*\"prevResult\"://; s/}$//'); trap 'echo \"$given\"; exit 0' TERM\n\
-         : > ${0%/*}/../begun; while [ ! -e ${0%/*}/../go ]; do sleep 0.05; done; echo \"$given\"",
-    );
-    let mut config = config(&sandbox, &json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]}));
-    config["ipam"]["delegates"] = json!(["ipam-ds-ranges", "ipam-da-host-local", "ipam-ds-waits"]);
-    let running = sandbox.call("ipam-delegated", "ADD", &config).start();
-    harness::waiting::wait_for(|| sandbox.root().join("begun").exists());
-    for plugin in ["ipam-gc", "ipam-delegated"] {
-        let output = sandbox.call(plugin, "GC", &config).run();
-        assert_eq!(output.code(), 11, "{plugin}: {output:?}");
-        assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"], "{plugin}");
-    }
-    fs::write(sandbox.root().join("go"), "").unwrap();
-    assert_eq!(running.output().ips(), ["10.1.0.2"]);
-    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
-    call(&sandbox, "GC", &config).nothing();
-    assert!(sandbox.reserved("testnet").is_empty());
-}
-
-#[test]
 fn status_is_the_chains() {
     let sandbox = Sandbox::default();
     let of = |exclude: &[&str]| {
@@ -151,13 +121,9 @@ fn status_is_the_chains() {
         config(&sandbox, &json!({"ranges": [[range]]}))
     };
     call(&sandbox, "STATUS", &of(&[])).nothing();
-    let error = call(&sandbox, "STATUS", &of(&["10.1.0.0/30"])).error();
-    assert_eq!(error["code"], 50);
-    let msg = error["msg"].as_str().unwrap();
-    assert!(
-        msg.contains("ipam-da-host-local") && msg.contains("10.1.0.1-10.1.0.2"),
-        "{msg}"
-    );
+    let refused = call(&sandbox, "STATUS", &of(&["10.1.0.0/30"]));
+    refused.refused(50, "ipam-da-host-local");
+    refused.refused(50, "10.1.0.1-10.1.0.2");
 }
 
 #[test]
@@ -170,11 +136,7 @@ echo '{"code": 120, "msg": "the server is away"}'; exit 1"#;
         "cni.dev/valid-attachments":[ ]}"#;
     for command in ["GC", "STATUS"] {
         let call = sandbox.call("ipam-gc", command, &Value::Null).stdin(stdin);
-        let error = call.run().error();
-        assert_eq!(
-            (&error["code"], &error["msg"]),
-            (&json!(120), &json!("ipam-remote: the server is away"))
-        );
+        call.run().error_is(120, "ipam-remote: the server is away");
         let read = |what: &str| {
             let file = sandbox.root().join(format!("{command}.{what}"));
             fs::read_to_string(file).unwrap()

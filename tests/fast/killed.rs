@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use harness::call_points::{Point, points};
-use harness::{Call, Flavour, Form, Sandbox, needs, sample};
+use harness::{Call, Flavour, Form, RANGES_CHAIN, Sandbox, needs, sample};
 use serde_json::{Value, json};
 
 /// The name of the other container.
@@ -189,8 +189,8 @@ macro_rules! walks {
 }
 
 walks! {
-    nothing_is_left_of_a_killed_orchestrator: &["ipam-ds-ranges", "ipam-da-host-local"], None;
+    nothing_is_left_of_a_killed_orchestrator: &RANGES_CHAIN, None;
     nothing_is_left_of_a_killed_orchestrator_whose_allocator_knows_no_gc: &["host-local"], None;
-    nothing_is_left_of_a_killed_selector: &["ipam-ds-ranges", "ipam-da-host-local"], Some("ipam-ds-ranges");
-    nothing_is_left_of_a_killed_allocator: &["ipam-ds-ranges", "ipam-da-host-local"], Some("ipam-da-host-local");
+    nothing_is_left_of_a_killed_selector: &RANGES_CHAIN, Some("ipam-ds-ranges");
+    nothing_is_left_of_a_killed_allocator: &RANGES_CHAIN, Some("ipam-da-host-local");
 }

@@ -6,7 +6,7 @@ use std::fs;
 
 use harness::kill_all;
 use harness::{Sandbox, needs};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use harness::waiting::wait_for;
@@ -30,21 +30,18 @@ fn a_process_that_has_left_the_group_of_an_ended_delegate_holds_the_lock() {
         let running = sandbox.call("ipam-delegated", "ADD", &config).start();
         wait_for(|| sandbox.root().join("begun").exists());
         if ended_by == "SIGTERM" {
-            let pid = Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
-            kill_process(pid, Signal::TERM).unwrap();
+            running.signal(Signal::TERM);
         }
         assert!(!running.output().status.success());
         let del = || sandbox.run("DEL", &config);
-        let error = del().error();
-        assert_eq!(error["code"], 11, "{ended_by}: {error}");
+        assert_eq!(del().code(), 11, "{ended_by}");
         assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"], "{ended_by}");
         // What it reserves late is released.
         fs::write(sandbox.root().join("go"), "").unwrap();
         wait_for(|| sandbox.processes().is_empty());
         assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"], "{ended_by}");
         del().nothing();
-        assert!(sandbox.reserved("testnet").is_empty());
-        assert!(sandbox.records("testnet").is_empty());
+        sandbox.holds_nothing("testnet");
     }
 }
 

@@ -7,7 +7,6 @@ mod allocator;
 mod allocator_status;
 mod bad_delegates;
 mod bad_input;
-mod bad_pools;
 mod borders;
 mod bounds;
 mod chain;

@@ -16,8 +16,8 @@ use std::thread;
 
 use chain::{Chain, Plugins};
 use cni::{Attachment, Cancellation, Environment, Error, LinkedPlugin, NetworkConfig};
-use harness::Sandbox;
 use harness::waiting::{PATIENCE, wait_within};
+use harness::{RANGES_CHAIN, Sandbox};
 use ipam_da_host_local::IpamDaHostLocal;
 use ipam_ds_ranges::IpamDsRanges;
 use plugin::Linked;
@@ -79,7 +79,7 @@ impl Life {
             Self::FailedAtTheEnd => &["ipam-ds-ranges", "ipam-da-host-local", "fails"],
             Self::Cancelled => &["ipam-ds-ranges", "ipam-da-host-local", "waits"],
             Self::AddedByAnExecutable => &["ipam-ds-ranges", "ipam-da-host-local", "passes"],
-            _ => &["ipam-ds-ranges", "ipam-da-host-local"],
+            _ => &RANGES_CHAIN,
         }
     }
 }

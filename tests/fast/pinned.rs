@@ -1,9 +1,7 @@
 //! Addresses that a rule pins: only the rule's container gets them, in any order of starts.
 
-use harness::{Output, Sandbox};
+use harness::{Output, RULES_CHAIN, Sandbox};
 use serde_json::{Value, json};
-
-const CHAIN: [&str; 2] = ["ipam-ds-rules", "ipam-da-host-local"];
 
 /// A pool of six addresses; two are pinned.
 fn config(sandbox: &Sandbox) -> Value {
@@ -15,7 +13,7 @@ fn config(sandbox: &Sandbox) -> Value {
             {"pools": ["db"]},
         ],
     });
-    sandbox.config("1.1.0", &CHAIN, &ipam)
+    sandbox.config("1.1.0", &RULES_CHAIN, &ipam)
 }
 
 fn run(sandbox: &Sandbox, command: &str, config: &Value, name: &str, container: &str) -> Output {

@@ -3,12 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use harness::{Call, Node, Output, Sandbox, needs, repository};
+use harness::{Output, RULES_CHAIN, Sandbox, repository};
 use serde::Deserialize;
 use serde_json::{Value, json};
-
-/// The delegates of each chain.
-const DELEGATES: [&str; 2] = ["ipam-ds-rules", "ipam-da-host-local"];
 
 /// The recorded ADDs: the address that each gets, and the conditions on its facts, each with a variant
 /// that doesn't hold.
@@ -105,11 +102,6 @@ const DELS: [(&str, &str); 3] = [
 
 /// Replays a recorded call, with two pools and these rules.
 fn replay(sandbox: &Sandbox, name: &str, rules: &Value) -> Output {
-    recorded_call(sandbox, name, rules).run()
-}
-
-/// A recorded call, with two pools and these rules.
-fn recorded_call(sandbox: &Sandbox, name: &str, rules: &Value) -> Call {
     let path = repository().join(format!("testdata/calls/{name}.json"));
     let recorded: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     let ipam = json!({
@@ -121,7 +113,7 @@ fn recorded_call(sandbox: &Sandbox, name: &str, rules: &Value) -> Call {
         "rules": rules,
     });
     let mut config = recorded["stdin"].clone();
-    config["ipam"] = sandbox.config("1.0.0", &DELEGATES, &ipam)["ipam"].clone();
+    config["ipam"] = sandbox.config("1.0.0", &RULES_CHAIN, &ipam)["ipam"].clone();
     let environment = recorded["environment"].as_object().unwrap();
     let command = environment["CNI_COMMAND"].as_str().unwrap();
     environment
@@ -131,6 +123,7 @@ fn recorded_call(sandbox: &Sandbox, name: &str, rules: &Value) -> Call {
             sandbox.call("ipam-delegated", command, &config),
             |call, (variable, value)| call.env(variable, value.as_str().unwrap()),
         )
+        .run()
 }
 
 /// Two rules: if these conditions hold, the pool is `chosen`, otherwise `rest`.
@@ -193,25 +186,4 @@ fn a_del_with_less_than_its_add_releases_the_address() {
         assert!(sandbox.reserved("pools").is_empty(), "{del}");
         assert!(sandbox.records("mynet").is_empty(), "{del}");
     }
-}
-
-#[test]
-fn nomad_adds_again_after_a_boot_with_the_same_id_at_the_same_path() {
-    needs!("root");
-    let node = Node::new();
-    let sandbox = Sandbox::default();
-    let rules = json!([{"pools": ["chosen"]}]);
-    let run = |name| recorded_call(&sandbox, name, &rules).run_on(&node);
-    let netns = "/var/run/docker/netns/nonsense-ns";
-    node.sh("mkdir -p /run/docker/netns");
-    for last in ["2", "3", "4"] {
-        node.sh(&format!("touch {netns}; unshare --net={netns} true"));
-        assert_eq!(run("nomad-add").ips(), [format!("10.77.0.{last}")]);
-        // Nomad makes no DEL for an allocation that a boot has ended.
-        node.sh(&format!("umount {netns}; rm {netns}"));
-    }
-    assert_eq!(sandbox.reserved("pools"), ["10.77.0.4"]);
-    run("nomad-del").nothing();
-    assert!(sandbox.reserved("pools").is_empty());
-    assert!(sandbox.records("mynet").is_empty());
 }

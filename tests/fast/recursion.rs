@@ -52,15 +52,10 @@ fn ipam_delegated_under_another_name_is_no_delegate_of_its_own() {
 fn a_delegate_that_calls_it_back_is_refused() {
     let sandbox = sandbox().with_script("calls-back", "exec \"${0%/*}/ipam-delegated\"");
     let config = sandbox.config("1.1.0", &["calls-back", "marks"], &json!({}));
-    let error = sandbox.run("ADD", &config).error();
-    assert_eq!(error["code"], 7);
-    let msg = error["msg"].as_str().unwrap();
-    assert!(
-        msg.starts_with("calls-back: ")
-            && msg.contains("called ipam-delegated again")
-            && msg.contains("IPAM_DELEGATED_DELEGATE"),
-        "{error}"
-    );
+    let refused = sandbox.run("ADD", &config);
+    refused.refused(7, "calls-back: ");
+    refused.refused(7, "called ipam-delegated again");
+    refused.refused(7, "IPAM_DELEGATED_DELEGATE");
     assert!(!sandbox.root().join("ran").exists());
     assert_eq!(sandbox.processes_that_stay(), [""; 0]);
 }

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use harness::{Output, Sandbox, needs};
-use rustix::process::{Pid, Signal, kill_process};
+use harness::{ORCHESTRATOR, Output, Sandbox, many_routes, needs};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use harness::waiting::{held_lock, wait_for, wait_until_the_lock_is_wanted};
@@ -19,7 +19,7 @@ fn sandbox() -> (Sandbox, Value) {
 fn a_second_add_without_a_record_costs_an_address_that_one_del_gives_back() {
     for damage in ["gone", "damaged"] {
         let (sandbox, config) = sandbox();
-        let add = |id| sandbox.chain_call("ADD", id, &config).run();
+        let add = |id| sandbox.run_for("ADD", id, &config);
         add("c1").result();
         let record = sandbox.state_dir().join("testnet/c1:eth0.json");
         match damage {
@@ -50,9 +50,8 @@ fn of_two_adds_at_once_one_gets_an_address_and_keeps_it() {
         assert_eq!((added.len(), refused.len()), (1, 1), "{outputs:?}");
         assert_eq!(refused[0].code(), 110);
         assert_eq!(sandbox.reserved("testnet"), added[0].ips());
-        sandbox.chain_call("DEL", &id, &config).run().nothing();
-        assert!(sandbox.reserved("testnet").is_empty());
-        assert!(sandbox.records("testnet").is_empty());
+        sandbox.run_for("DEL", &id, &config).nothing();
+        sandbox.holds_nothing("testnet");
     }
 }
 
@@ -60,7 +59,7 @@ fn of_two_adds_at_once_one_gets_an_address_and_keeps_it() {
 fn an_earlier_adds_address_stays_whatever_the_next_add_fails_with() {
     needs!("host-local");
     let (sandbox, config) = sandbox();
-    let add = |id, config: &Value| sandbox.chain_call("ADD", id, config).run();
+    let add = |id, config: &Value| sandbox.run_for("ADD", id, config);
     sandbox
         .call("host-local", "ADD", &config)
         .container("c1")
@@ -85,8 +84,7 @@ fn an_earlier_adds_address_stays_whatever_the_next_add_fails_with() {
         let running = sandbox.call("ipam-delegated", "ADD", &config).start();
         if more.get("delegateTimeout").is_none() {
             wait_until_the_lock_is_wanted(&sandbox, "testnet");
-            let pid = Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
-            kill_process(pid, Signal::TERM).unwrap();
+            running.signal(Signal::TERM);
         }
         let output = running.output();
         drop(lock);
@@ -103,11 +101,7 @@ const NO_SPACE: &str = "inject=pwrite64:error=ENOSPC:when=2+";
 fn a_record_that_could_not_be_completed_is_removed_before_the_answer() {
     needs!("trace");
     let (sandbox, mut config) = sandbox();
-    // A result that is larger than a pipe's buffer.
-    let routes: Vec<Value> = (0..4000)
-        .map(|n| json!({"dst": format!("10.{}.{}.0/24", n / 250, n % 250)}))
-        .collect();
-    config["ipam"]["routes"] = json!(routes);
+    config["ipam"]["routes"] = many_routes();
     let add = || sandbox.call("ipam-delegated", "ADD", &config);
     let running = add().injected(NO_SPACE).start();
     let is_answering = || {
@@ -126,34 +120,36 @@ fn a_record_that_could_not_be_completed_is_removed_before_the_answer() {
     // One that can't be removed would be used against a container that runs.
     let options = ["-e", NO_SPACE, "-e", "inject=unlinkat:error=EIO:when=1"];
     let add = add().traced(Path::new("/dev/null"), &options);
-    let error = add.run().error();
-    assert_eq!(error["code"], 5, "{error}");
-    assert!(sandbox.reserved("testnet").is_empty());
-    assert!(sandbox.records("testnet").is_empty());
+    assert_eq!(add.run().code(), 5);
+    sandbox.holds_nothing("testnet");
 }
 
 #[test]
 fn an_add_whose_answer_is_not_read_keeps_the_attachment_until_it_is_undone() {
     let (sandbox, mut config) = sandbox();
-    // A result that is larger than a pipe's buffer.
-    let routes: Vec<Value> = (0..4000)
-        .map(|n| json!({"dst": format!("10.{}.{}.0/24", n / 250, n % 250)}))
-        .collect();
-    config["ipam"]["routes"] = json!(routes);
+    config["ipam"]["routes"] = many_routes();
     let mut running = sandbox.call("ipam-delegated", "ADD", &config).start();
     let record = sandbox.state_dir().join("testnet/c1:eth0.json");
     wait_for(|| fs::read_to_string(&record).is_ok_and(|text| text.contains("\"added\"")));
-    for command in ["DEL", "ADD"] {
-        let error = sandbox.run(command, &config).error();
-        assert_eq!(error["code"], 11, "{command}: {error}");
-        let process = format!("process {} (ipam-", running.id());
-        assert!(error["msg"].as_str().unwrap().contains(&process), "{error}");
-        assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
+    config["cniVersion"] = json!("1.1.0");
+    let process = format!("process {} (ipam-", running.id());
+    for (plugin, command) in [
+        (ORCHESTRATOR, "DEL"),
+        (ORCHESTRATOR, "ADD"),
+        (ORCHESTRATOR, "GC"),
+        ("ipam-gc", "GC"),
+    ] {
+        let refused = sandbox.call(plugin, command, &config).run();
+        refused.refused(11, &process);
+        assert_eq!(
+            sandbox.reserved("testnet"),
+            ["10.1.0.2"],
+            "{plugin} {command}"
+        );
     }
     running.stop_listening();
-    assert!(!running.output().status.success());
-    assert!(sandbox.reserved("testnet").is_empty());
-    assert!(sandbox.records("testnet").is_empty());
+    running.output().failed(1, ["could not be delivered"]);
+    sandbox.holds_nothing("testnet");
 }
 
 #[test]

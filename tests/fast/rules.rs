@@ -2,12 +2,10 @@
 
 use std::fs;
 
-use harness::Sandbox;
+use harness::{RULES_CHAIN, Sandbox};
 use serde_json::{Value, json};
 
 mod files;
-
-const CHAIN: [&str; 2] = ["ipam-ds-rules", "ipam-da-host-local"];
 
 fn catalogue() -> Value {
     json!({
@@ -32,9 +30,9 @@ fn catalogue() -> Value {
 #[test]
 fn each_pod_gets_addresses_of_the_pools_of_its_rule() {
     let sandbox = Sandbox::default();
-    let config = sandbox.config("1.1.0", &CHAIN, &catalogue());
+    let config = sandbox.config("1.1.0", &RULES_CHAIN, &catalogue());
     let add = |namespace: &str, pod: &str| {
-        let output = sandbox.pod_call("ADD", &config, namespace, pod).run();
+        let output = sandbox.run_for_pod("ADD", &config, namespace, pod);
         output.result()
     };
     let db = add("prod", "db-0");
@@ -53,11 +51,11 @@ fn each_pod_gets_addresses_of_the_pools_of_its_rule() {
     let mut annotated = config.clone();
     annotated["runtimeConfig"] =
         json!({"io.kubernetes.cri.pod-annotations": {"ipam/pool": "db", "other": "y"}});
-    let output = sandbox.pod_call("ADD", &annotated, "dev", "y").run();
+    let output = sandbox.run_for_pod("ADD", &annotated, "dev", "y");
     assert_eq!(output.ips(), ["10.30.0.3"]);
     let mut labelled = config.clone();
     labelled["args"] = json!({"cni": {"labels": [{"key": "tier", "value": "front"}]}});
-    let output = sandbox.pod_call("ADD", &labelled, "dev", "z").run();
+    let output = sandbox.run_for_pod("ADD", &labelled, "dev", "z");
     assert_eq!(output.ips(), ["10.20.0.3"]);
 
     assert_eq!(sandbox.reserved("pools").len(), 6);
@@ -69,8 +67,7 @@ fn each_pod_gets_addresses_of_the_pools_of_its_rule() {
         ("dev", "z"),
     ] {
         sandbox
-            .pod_call("DEL", &config, namespace, pod)
-            .run()
+            .run_for_pod("DEL", &config, namespace, pod)
             .nothing();
     }
     assert_eq!(sandbox.reserved("pools"), [""; 0]);
@@ -81,7 +78,7 @@ fn what_was_chosen_on_add_counts_until_del() {
     // The runtime's arguments, other annotations, rules and the catalogue don't matter then.
     let edited = json!({"io.kubernetes.cri.pod-annotations": {"ipam/pool": "web"}});
     let sandbox = Sandbox::default();
-    let mut config = sandbox.config("1.1.0", &CHAIN, &catalogue());
+    let mut config = sandbox.config("1.1.0", &RULES_CHAIN, &catalogue());
     config["runtimeConfig"] = json!({"io.kubernetes.cri.pod-annotations": {"ipam/pool": "db"}});
     let mut changed = config.clone();
     changed["runtimeConfig"] = edited;
@@ -96,7 +93,7 @@ fn what_was_chosen_on_add_counts_until_del() {
         for with_record in [true, false] {
             for command in ["DEL", "GC"] {
                 let pod = format!("p{i}");
-                let added = sandbox.pod_call("ADD", &config, "dev", &pod).run().result();
+                let added = sandbox.run_for_pod("ADD", &config, "dev", &pod).result();
                 assert_eq!(sandbox.reserved("pools").len(), 1);
                 if !with_record {
                     fs::remove_dir_all(sandbox.state_dir()).unwrap();
@@ -119,25 +116,6 @@ fn what_was_chosen_on_add_counts_until_del() {
 }
 
 #[test]
-fn a_tenants_full_pool_makes_the_node_unready_for_nobody() {
-    let sandbox = Sandbox::default();
-    let ipam = json!({
-        "pools": {"small": {"subnet": "10.1.0.0/29", "exclude": ["10.1.0.4/30"]}, "rest": {"subnet": "10.2.0.0/24"}},
-        "rules": [{"when": {"K8S_POD_NAMESPACE": "tenant"}, "pools": ["small"]}, {"pools": ["rest"]}],
-    });
-    let config = sandbox.config("1.1.0", &CHAIN, &ipam);
-    let add = |namespace: &str, pod: &str| sandbox.pod_call("ADD", &config, namespace, pod).run();
-    assert_eq!(add("tenant", "a").ips(), ["10.1.0.2"]);
-    assert_eq!(add("tenant", "b").ips(), ["10.1.0.3"]);
-    let error = add("tenant", "c").error();
-    assert_eq!(error["code"], 11);
-    let msg = error["msg"].as_str().unwrap();
-    assert!(msg.ends_with("all 2 are reserved, 3 are excluded"), "{msg}");
-    sandbox.pod_call("STATUS", &config, "", "").run().nothing();
-    assert_eq!(add("other", "d").ips(), ["10.2.0.2"]);
-}
-
-#[test]
 fn status_and_check_refuse_what_refuses_each_add_on_this_node() {
     let sandbox = Sandbox::default();
     let ipam = json!({
@@ -146,7 +124,7 @@ fn status_and_check_refuse_what_refuses_each_add_on_this_node() {
         "rules": [{"when": {"node": "r7-*"}, "pools": ["rack7"]},
                   {"when": {"K8S_POD_NAME": "x"}, "pools": ["rack9"]}],
     });
-    let good = sandbox.config("1.1.0", &CHAIN, &ipam);
+    let good = sandbox.config("1.1.0", &RULES_CHAIN, &ipam);
     let call = |command: &str, config: &Value| {
         let call = sandbox.pod_call(command, config, "prod", "db");
         call.run()
@@ -186,17 +164,12 @@ fn a_pool_of_an_earlier_selector_that_overlaps_the_catalogue_is_refused() {
     let mut config = sandbox.config("1.1.0", &chain, &ipam);
     let message = "ipam-ds-rules: prevResult.pools[0]: 10.30.0.128-10.30.0.254 overlaps pool db of the catalogue";
     for (command, pod) in [("ADD", "db"), ("ADD", "x"), ("STATUS", "")] {
-        let error = sandbox
-            .pod_call(command, &config, "prod", pod)
-            .run()
-            .error();
-        assert_eq!(
-            (&error["code"], &error["msg"]),
-            (&json!(7), &json!(message))
-        );
+        sandbox
+            .run_for_pod(command, &config, "prod", pod)
+            .error_is(7, message);
     }
     config["ipam"]["ranges"] = json!([[{"subnet": "10.50.0.0/24"}]]);
-    let output = sandbox.pod_call("ADD", &config, "prod", "db").run();
+    let output = sandbox.run_for_pod("ADD", &config, "prod", "db");
     assert_eq!(output.ips(), ["10.50.0.2", "10.30.0.2"]);
 }
 
@@ -204,19 +177,16 @@ fn a_pool_of_an_earlier_selector_that_overlaps_the_catalogue_is_refused() {
 fn check_finds_an_address_of_a_pool_that_was_renamed() {
     let sandbox = Sandbox::default();
     let ipam = json!({"pools": {"old": {"subnet": "10.1.0.0/24"}}, "rules": [{"pools": ["old"]}]});
-    let mut config = sandbox.config("1.1.0", &CHAIN, &ipam);
-    let added = sandbox.pod_call("ADD", &config, "dev", "p").run().result();
+    let mut config = sandbox.config("1.1.0", &RULES_CHAIN, &ipam);
+    let added = sandbox.run_for_pod("ADD", &config, "dev", "p").result();
     fs::remove_dir_all(sandbox.state_dir()).unwrap();
     config["ipam"]["pools"] = json!({"new": {"subnet": "10.1.0.0/24"}});
     config["ipam"]["rules"] = json!([{"pools": ["new"]}]);
     config["prevResult"] = added;
-    sandbox
-        .pod_call("CHECK", &config, "dev", "p")
-        .run()
-        .nothing();
+    sandbox.run_for_pod("CHECK", &config, "dev", "p").nothing();
     fs::remove_file(sandbox.data_dir().join("pools/10.1.0.2")).unwrap();
     assert_eq!(
-        sandbox.pod_call("CHECK", &config, "dev", "p").run().code(),
+        sandbox.run_for_pod("CHECK", &config, "dev", "p").code(),
         112
     );
 }

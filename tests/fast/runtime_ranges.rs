@@ -1,13 +1,12 @@
 //! A network whose ranges come from the runtime, by the capability `ipRanges`. GC and
 //! STATUS are called without `runtimeConfig` (specification, section 3).
 
-use harness::{Call, Sandbox};
+use harness::{Call, RANGES_CHAIN, Sandbox};
 use serde_json::{Value, json};
 
 /// A call of the chain, with or without ranges from the runtime.
 fn call(sandbox: &Sandbox, command: &str, ranges: Option<Value>) -> Call {
-    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
-    let mut config = sandbox.config("1.1.0", &delegates, &json!({}));
+    let mut config = sandbox.config("1.1.0", &RANGES_CHAIN, &json!({}));
     config["capabilities"] = json!({"ipRanges": true});
     if let Some(ranges) = ranges {
         config["runtimeConfig"] = json!({ "ipRanges": ranges });
@@ -65,13 +64,4 @@ fn status_without_ranges_is_refused_unless_the_runtime_may_give_some() {
             output.refused(7, text);
         }
     }
-}
-
-#[test]
-fn del_without_the_runtimes_ranges_releases_all_and_succeeds_with_nothing_reserved() {
-    let sandbox = Sandbox::default();
-    call(&sandbox, "DEL", None).run().nothing();
-    call(&sandbox, "ADD", ranges()).run().result();
-    call(&sandbox, "DEL", None).run().nothing();
-    assert!(sandbox.reserved("testnet").is_empty());
 }

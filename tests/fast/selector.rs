@@ -1,48 +1,12 @@
 //! `ipam-ds-ranges` without a chain: from host-local's configuration to pools.
 
-use harness::Sandbox;
+use harness::{RANGES_CHAIN, Sandbox};
 use serde_json::{Value, json};
 
 fn config(sandbox: &Sandbox, ipam: &Value) -> Value {
     let mut config = sandbox.config("1.1.0", &[], ipam);
     config["cni.dev/valid-attachments"] = json!([]);
     config
-}
-
-#[test]
-fn each_request_goes_to_the_pool_that_contains_it() {
-    let sandbox = Sandbox::default();
-    let mut config = config(
-        &sandbox,
-        &json!({"ranges": [
-            [{"subnet": "10.1.0.0/24"}],
-            [{"subnet": "10.2.0.0/24"}],
-            [{"subnet": "fd00::/64"}],
-            [{"subnet": "10.4.0.0/24"}],
-        ]}),
-    );
-    config["args"] = json!({"cni": {"ips": ["10.2.0.9/24"]}});
-    config["runtimeConfig"] = json!({"ips": ["fd00::0:9", "10.2.0.9"]});
-    let output = sandbox
-        .call("ipam-ds-ranges", "ADD", &config)
-        .env("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAME=p;IP=10.1.0.9")
-        .run();
-    let pools = output.result()["pools"].clone();
-    let requested: Vec<&Value> = pools
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|p| &p["requested-ip"])
-        .collect();
-    assert_eq!(
-        requested,
-        [
-            &json!("10.1.0.9"),
-            &json!("10.2.0.9"),
-            &json!("fd00::9"),
-            &Value::Null
-        ]
-    );
 }
 
 #[test]
@@ -86,13 +50,12 @@ fn unreadable_ranges_are_a_warning_on_del_and_gc_and_an_error_otherwise() {
 #[test]
 fn check_without_prev_result_is_refused_by_every_plugin() {
     let sandbox = Sandbox::default();
-    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
-    let config = sandbox.config("1.0.0", &delegates, &json!({"subnet": "10.1.0.0/24"}));
+    let config = sandbox.config("1.0.0", &RANGES_CHAIN, &json!({"subnet": "10.1.0.0/24"}));
     for plugin in ["ipam-ds-ranges", "ipam-da-host-local", "ipam-delegated"] {
-        let error = sandbox.call(plugin, "CHECK", &config).run().error();
-        assert_eq!(error["code"], 7, "{plugin}: {error}");
-        let msg = error["msg"].as_str().unwrap();
-        assert!(msg.contains("prevResult is missing"), "{plugin}: {error}");
+        sandbox
+            .call(plugin, "CHECK", &config)
+            .run()
+            .refused(7, "prevResult is missing");
     }
 }
 

@@ -3,10 +3,8 @@
 
 use std::fs;
 
-use harness::{Output, Sandbox};
+use harness::{Output, RULES_CHAIN, Sandbox};
 use serde_json::{Value, json};
-
-const CHAIN: [&str; 2] = ["ipam-ds-rules", "ipam-da-host-local"];
 
 fn config(sandbox: &Sandbox, subnet: &str) -> Value {
     let ipam = json!({
@@ -16,7 +14,7 @@ fn config(sandbox: &Sandbox, subnet: &str) -> Value {
             {"pools": ["pool"], "sticky": "${NAME}"},
         ],
     });
-    sandbox.config("1.1.0", &CHAIN, &ipam)
+    sandbox.config("1.1.0", &RULES_CHAIN, &ipam)
 }
 
 /// A call for a container. `name` is its sticky key.

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use harness::{ALLOCATOR, Call, Sandbox, needs};
+use harness::{ALLOCATOR, Call, RANGES_CHAIN, RULES_CHAIN, Sandbox, needs};
 use serde_json::{Value, json};
 
 fn pool(name: &str, n: u8) -> Value {
@@ -72,9 +72,8 @@ fn a_failure_behind_the_allocator_releases_no_address_of_an_earlier_add() {
 #[test]
 fn a_chained_main_plugin_gets_and_releases_only_what_its_own_chain_has_made() {
     let sandbox = Sandbox::default();
-    let delegates = ["ipam-ds-ranges", ALLOCATOR];
     let two = json!({"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.2", "rangeEnd": "10.1.0.3"});
-    let first = sandbox.config("1.1.0", &delegates, &json!({"ranges": [[two]]}));
+    let first = sandbox.config("1.1.0", &RANGES_CHAIN, &json!({"ranges": [[two]]}));
     let made = sandbox.run("ADD", &first).result();
     let mut second = first.clone();
     second["ipam"]["stateDir"] = json!(sandbox.root().join("second"));
@@ -146,19 +145,17 @@ fn what_an_allocator_could_not_undo_stays_recorded_for_the_del() {
     let sandbox = Sandbox::default();
     let full = json!({"subnet": "10.2.0.0/30", "rangeStart": "10.2.0.1", "rangeEnd": "10.2.0.1"});
     let ranges = json!({"ranges": [[{"subnet": "10.1.0.0/24"}], [full]]});
-    let config = sandbox.config("1.1.0", &["ipam-ds-ranges", ALLOCATOR], &ranges);
+    let config = sandbox.config("1.1.0", &RANGES_CHAIN, &ranges);
     let add = sandbox
         .chain_call("ADD", "c1", &config)
         .injected("inject=unlinkat:error=EIO");
-    let error = add.run().error();
-    assert_eq!(error["code"], 114, "{error}");
-    let details = error["details"].as_str().unwrap();
-    assert!(details.contains("not released"), "{error}");
+    let failed = add.run();
+    assert_eq!(failed.code(), 114);
+    failed.prints(["not released"]);
     assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
     assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
     sandbox.run("DEL", &config).nothing();
-    assert!(sandbox.reserved("testnet").is_empty());
-    assert!(sandbox.records("testnet").is_empty());
+    sandbox.holds_nothing("testnet");
 }
 
 #[test]
@@ -171,7 +168,7 @@ fn a_del_without_a_record_releases_what_prev_result_names_whatever_pool_is_chose
         },
         "rules": [{"when": {"TEAM": "web"}, "pools": ["web"]}, {"pools": ["rest"]}],
     });
-    let mut config = sandbox.config("1.1.0", &["ipam-ds-rules", ALLOCATOR], &rules);
+    let mut config = sandbox.config("1.1.0", &RULES_CHAIN, &rules);
     let call = |command: &str, config: &Value, team: &str| {
         let call = sandbox.chain_call(command, "c1", config);
         call.env("CNI_ARGS", format!("IgnoreUnknown=1;TEAM={team}"))

@@ -90,7 +90,7 @@ fn gc_asks_a_delegate_once_for_all_attachments_that_are_gone() {
     let sandbox = Sandbox::default().with_script("old", OLD);
     let mut config = sandbox.config("1.1.0", &["old"], &json!({}));
     for id in ["c1", "c2", "c3"] {
-        sandbox.chain_call("ADD", id, &config).run().result();
+        sandbox.run_for("ADD", id, &config).result();
     }
     log(&sandbox);
     config["cni.dev/valid-attachments"] = json!([]);

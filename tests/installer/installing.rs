@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use harness::{Installation, Node, PLUGINS, TOOL, needs, one_inode, write_executable};
+use harness::{Installation, Node, PLUGINS, TOOL, assert_has, needs, one_inode, write_executable};
 use serde_json::json;
 
 /// Names in a folder, without hidden ones.
@@ -101,11 +101,7 @@ fn a_foreign_file_forbids_an_installation_and_all_stays_as_it_was() {
         let before = installation.installed();
         let output = installation.once(&new);
         assert_eq!(output.status.code(), Some(1));
-        assert!(
-            output.stderr.contains(name.to_str().unwrap()),
-            "{}",
-            output.stderr
-        );
+        output.warns([name.to_str().unwrap()]);
         assert_eq!(installation.installed(), before);
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
     }
@@ -257,11 +253,7 @@ fn a_disk_without_room_is_named_and_the_old_files_stay() {
     ));
     let output = installation.once_on(&node, &new);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(
-        output.stderr.contains(&folder) && output.stderr.contains("No space left"),
-        "{}",
-        output.stderr
-    );
+    output.warns([&folder, "No space left"]);
     assert_eq!(content(), before);
     node.sh(&format!("rm {folder}/filler"));
     assert_eq!(node.sh(&format!("ls -ia {folder} | grep ipam-d")), {
@@ -297,10 +289,7 @@ fn a_read_only_folder_and_one_of_another_user_are_named() {
     let output = installation.once_on(&node, &new);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = &output.stderr;
-    assert!(
-        said.contains(&folder) && said.contains("Read-only"),
-        "{said}"
-    );
+    assert_has(&said, [&folder, "Read-only"]);
     assert!(installation.is_installed("1.0.0"));
 
     // Root without capabilities, as in the manifest.
@@ -315,10 +304,7 @@ fn a_read_only_folder_and_one_of_another_user_are_named() {
     let output = call().run();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = &output.stderr;
-    assert!(
-        said.contains(&folder) && said.contains("Permission denied"),
-        "{said}"
-    );
+    assert_has(&said, [&folder, "Permission denied"]);
     assert!(installation.is_installed("1.0.0"));
     std::os::unix::fs::chown(&folder, Some(0), Some(0)).unwrap();
     call().run().nothing();

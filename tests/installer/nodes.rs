@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use harness::{Call, PLUGINS, Sandbox, TOOL, installer_executable, one_inode};
+use harness::{Call, PLUGINS, Sandbox, TOOL, assert_has, installer_executable, one_inode};
 use serde_json::{Value, json};
 
 use crate::keeping::mount;
@@ -189,10 +189,7 @@ fn a_node_that_the_catalogue_does_not_name_gets_neither_pools_nor_a_conflist_but
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     // The rules are for all nodes, but their pools are missing here.
     let said = &output.stderr;
-    assert!(
-        said.contains("20-rules.json") && said.contains("shop"),
-        "{said}"
-    );
+    assert_has(&said, ["20-rules.json", "shop"]);
     one_inode(&node.path("opt/cni/bin"));
     assert!(!node.path("etc/cni/ipam.d").exists());
     assert!(!node.path("etc/cni/net.d/10-tenants.conflist").exists());

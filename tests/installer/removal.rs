@@ -3,7 +3,7 @@
 use std::fs;
 
 use harness::{
-    Installation, Node, PLUGINS, TOOL, installer_executable, needs, plugin_of_version,
+    Installation, Node, PLUGINS, TOOL, assert_has, installer_executable, needs, plugin_of_version,
     write_executable,
 };
 use serde_json::json;
@@ -90,10 +90,7 @@ fn a_container_that_starts_during_a_removal_keeps_its_plugins_and_its_conflist()
     let output = installation.call(&release, &["--uninstall"]).run();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = &output.stderr;
-    assert!(
-        said.contains("10.1.0.7") && said.contains("mynet"),
-        "{said}"
-    );
+    assert_has(&said, ["10.1.0.7", "mynet"]);
     assert_eq!(installed(), before);
     // The next removal removes the conflist as well.
     fs::remove_dir_all(&data).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use harness::{DNSMASQ, KubernetesCluster, NODES, claim};
+use harness::{DNSMASQ, KubernetesCluster, NODES, assert_has, claim};
 
 use super::behind_multus::{second_address, start};
 
@@ -79,8 +79,5 @@ pub(super) fn leases_survive_restarts(cluster: &mut KubernetesCluster) {
         "kubectl -n kube-system patch daemonset ipam-delegated --patch \"$(cat uninstall.yaml)\" \
          --dry-run=server -o 'jsonpath={.spec.template.spec.containers[*].command}'",
     );
-    assert!(
-        patched.contains("--uninstall") && patched.contains("dhcp-renew"),
-        "{patched}"
-    );
+    assert_has(&patched, ["--uninstall", "dhcp-renew"]);
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use harness::{
-    KubernetesCluster, KubernetesNode, NODES, POD_IMAGE, blocks, claim, document, repository,
+    KubernetesCluster, KubernetesNode, NODES, POD_IMAGE, assert_has, blocks, claim, document,
+    repository,
 };
 use serde_json::{Value, json};
 
@@ -92,10 +93,7 @@ pub(super) fn pods_of_both_nodes_have_addresses_of_one_pool(cluster: &mut Kubern
     cluster.sh(&format!("{here}\n{}", blocks(&page, "").remove(0)));
     cluster.wait_for_pods("default", 1);
     let listed = cluster.sh("kubectl get addresses");
-    assert!(
-        listed.contains("web") && listed.contains("10.40."),
-        "{listed}"
-    );
+    assert_has(&listed, ["web", "10.40."]);
     cluster.sh("kubectl delete pod web");
 
     claim("pods of both nodes, and kubectl get addresses shows them");

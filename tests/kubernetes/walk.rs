@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use harness::{
-    Flavour, Image, KubernetesCluster, KubernetesNode, NODES, PLUGINS, POD_IMAGE, claim, pod,
+    Flavour, Image, KubernetesCluster, KubernetesNode, NODES, PLUGINS, POD_IMAGE, assert_has,
+    claim, pod,
 };
 
 use super::is_not_ready;
@@ -101,10 +102,7 @@ fn look(cluster: &KubernetesCluster) {
         cluster.as_documented_with(&[&command], &values)
     };
     let listed = on_its_node("ls");
-    assert!(
-        listed.contains(&web.address) && listed.contains("shop/web"),
-        "{listed}"
-    );
+    assert_has(&listed, [&web.address, "shop/web"]);
     assert!(on_its_node("pools").contains("shop"));
     assert!(on_its_node("leaks").starts_with("No leak"));
     cluster.as_documented(&[
@@ -142,10 +140,7 @@ fn removal(cluster: &KubernetesCluster) {
     cluster.sh("kubectl -n shop delete pods new one");
     let leaks = first.try_sh("/opt/cni/sbin/ipamctl leaks").stdout;
     let leaks = String::from_utf8(leaks).unwrap();
-    assert!(
-        leaks.contains("shop/one") && leaks.contains("is gone"),
-        "{leaks}"
-    );
+    assert_has(&leaks, ["shop/one", "is gone"]);
     // A stopped sandbox is listed until the kubelet has removed it.
     let sandboxes = first.crictl("pods --quiet --no-trunc");
     let gc = format!("{sandboxes} | /opt/cni/sbin/ipamctl gc --valid - --older-than 0s");

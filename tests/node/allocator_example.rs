@@ -31,7 +31,7 @@ impl Chain {
     }
 
     fn run(&self, command: &str, container: &str, config: &Value) -> Output {
-        self.sandbox.chain_call(command, container, config).run()
+        self.sandbox.run_for(command, container, config)
     }
 
     /// The reserved addresses with their holders.
@@ -66,9 +66,8 @@ fn a_second_add_is_refused_with_110_and_the_first_ones_address_stays() {
     let allocator = |config: &Value| chain.run("ADD", "a", config);
     assert_eq!(allocator(&config).code(), 110);
     // The chain refuses by its record. Without a record, the allocator refuses.
-    let error = allocator(&chain.without_record(&config)).error();
-    assert_eq!(error["code"], 110);
-    assert_eq!(error["msg"], "ipam-da-table: a eth0 has 10.1.0.2 already");
+    allocator(&chain.without_record(&config))
+        .error_is(110, "ipam-da-table: a eth0 has 10.1.0.2 already");
     assert_eq!(chain.reserved(), [("10.1.0.2".into(), "a".into())]);
 }
 
@@ -85,8 +84,9 @@ fn a_full_pool_is_code_11_on_add_and_ready_on_status_and_nothing_of_the_others_i
 
     let mut both = vec![json!([{"subnet": "10.9.0.0/24"}])];
     both.extend(two_addresses().as_array().unwrap().clone());
-    let error = chain.run("ADD", "c", &chain.config(&json!(both))).error();
-    assert_eq!((&error["code"], &error["msg"]), (&json!(11), &json!(full)));
+    chain
+        .run("ADD", "c", &chain.config(&json!(both)))
+        .error_is(11, full);
     assert_eq!(chain.reserved().len(), 2);
 
     // A released address is given again.
@@ -116,12 +116,9 @@ fn check_fails_with_112_once_the_address_is_gone() {
     config["prevResult"] = chain.run("ADD", "a", &config).result();
     chain.run("CHECK", "a", &config).nothing();
     fs::write(chain.table_dir().join("table.json"), "[]").unwrap();
-    let error = chain.run("CHECK", "a", &config).error();
-    assert_eq!(error["code"], 112);
-    assert_eq!(
-        error["msg"],
-        "ipam-da-table: 10.1.0.2 is not reserved to a eth0"
-    );
+    chain
+        .run("CHECK", "a", &config)
+        .error_is(112, "ipam-da-table: 10.1.0.2 is not reserved to a eth0");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The reference `bridge` as the main plugin, with `ipam-delegated` and our two delegates as its
 //! IPAM plugin, in separate network namespaces.
 
-use harness::{Node, Sandbox, answer_of, needs};
+use harness::{Node, RANGES_CHAIN, Sandbox, answer_of, assert_has, needs};
 use serde_json::{Value, json};
 
 struct Network {
@@ -15,8 +15,7 @@ impl Network {
         let node = Node::new();
         node.sh("ip netns add c1; ip netns add c2");
         let sandbox = Sandbox::default();
-        let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
-        let mut config = sandbox.config("1.0.0", &delegates, &json!({ "ranges": ranges }));
+        let mut config = sandbox.config("1.0.0", &RANGES_CHAIN, &json!({ "ranges": ranges }));
         config["bridge"] = json!("br0");
         config["isGateway"] = json!(true);
         Self {
@@ -74,10 +73,7 @@ fn two_containers_reach_each_other_over_both_families() {
     network.call("DEL", "c2", Some(&c2)).nothing();
     // CHECK fails after the reservations are removed.
     let error = network.call("CHECK", "c2", Some(&c2)).error();
-    assert!(
-        error["msg"].as_str().unwrap().contains("10.1.0.3"),
-        "{error}"
-    );
+    assert_has(&error["msg"].as_str().unwrap(), ["10.1.0.3"]);
     assert_eq!(
         network.reservations(),
         [held("10.1.0.2", "c1"), held("fd00:1::2", "c1")]

@@ -22,7 +22,7 @@ fn host_local_alone_is_a_whole_chain() {
         config["prevResult"] = added.result();
         if version != "0.3.1" {
             sandbox.run("CHECK", &config).nothing();
-            let error = sandbox.chain_call("CHECK", "c9", &config).run().error();
+            let error = sandbox.run_for("CHECK", "c9", &config).error();
             assert!(
                 error["msg"].as_str().unwrap().starts_with("host-local: "),
                 "{error}"

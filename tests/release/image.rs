@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use harness::waiting::{wait_for_value, wait_or_say};
 use harness::{
     Flavour, INSTALLER, Image, NETWORK_EXECUTABLES, ORCHESTRATOR, PLUGINS, Release, Sandbox, TOOL,
-    needs, network_plugins, one_inode,
+    assert_has, needs, network_plugins, one_inode,
 };
 use serde_json::Value;
 
@@ -259,10 +259,7 @@ pub(crate) fn from_load_to_removal(engine: &Engine<'_>) {
     let refused = engine.run(&["--rm"], &verbose.name, &["--uninstall"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(
-        said.contains("10.1.0.7") && said.contains("8f3e52c1"),
-        "{said}"
-    );
+    assert_has(&said, ["10.1.0.7", "8f3e52c1"]);
     engine.assert_installed(Flavour::Verbose);
     fs::remove_file(&reservation).unwrap();
     let removed = engine.run(&["--rm"], &verbose.name, &["--uninstall"]);

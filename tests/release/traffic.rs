@@ -7,14 +7,13 @@ use std::thread;
 use std::time::Duration;
 
 use harness::waiting::wait_for;
-use harness::{Flavour, PLUGINS, Release, Sandbox};
+use harness::{Flavour, PLUGINS, RANGES_CHAIN, Release, Sandbox};
 use serde_json::{Value, json};
 
 /// Runs ADD, CHECK and DEL of an attachment.
 pub(crate) fn a_container_comes_and_goes(sandbox: &Sandbox, container: &str) {
     let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
-    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
-    let mut config = sandbox.config("1.0.0", &delegates, &ipam);
+    let mut config = sandbox.config("1.0.0", &RANGES_CHAIN, &ipam);
     let call = |command: &str, config: &Value| {
         let call = sandbox.call("ipam-delegated", command, config);
         call.container(container).run()

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use harness::{
-    Call, FaultPoint, FaultWalk, Flavour, Form, Output, STRACE, Sandbox, needs, plugins, reference,
+    Call, FaultPoint, FaultWalk, Flavour, Form, Output, RANGES_CHAIN, RULES_CHAIN, STRACE, Sandbox,
+    needs, plugins, reference,
 };
 use serde_json::{Value, json};
 
@@ -37,13 +38,11 @@ impl Chain {
     }
 
     fn ranges(form: Form) -> Self {
-        let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
         let ranges = json!([[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd00:1::/64"}]]);
-        Self::new(form, "1.1.0", &delegates, &json!({"ranges": ranges}))
+        Self::new(form, "1.1.0", &RANGES_CHAIN, &json!({"ranges": ranges}))
     }
 
     fn rules(form: Form) -> Self {
-        let delegates = ["ipam-ds-rules", "ipam-da-host-local"];
         let catalogue = json!({
             "pools": {
                 "web": {"subnet": "10.1.0.0/24"}, "web6": {"subnet": "fd00:1::/64"},
@@ -51,7 +50,7 @@ impl Chain {
             "rules": [
                 {"when": {"K8S_POD_NAMESPACE": "prod"}, "pools": ["web", "web6"]},
                 {"pools": ["rest"]}]});
-        let mut chain = Self::new(form, "1.1.0", &delegates, &catalogue);
+        let mut chain = Self::new(form, "1.1.0", &RULES_CHAIN, &catalogue);
         chain.directories = vec!["pools"];
         chain
     }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use harness::{Sandbox, needs};
+use harness::{RULES_CHAIN, Sandbox, assert_has, needs};
 use serde_json::{Value, json};
 
 use super::{OURS, json_of, network, status};
@@ -111,12 +111,9 @@ fn networks_that_share_addresses_are_found_unless_they_share_a_named_pool() {
     let file = sandbox.conf_dir().join("20-other.conflist");
     let found = json_of(&sandbox, &["check", file.to_str().unwrap()]);
     assert_eq!(found.as_array().unwrap().len(), 1);
-    assert!(
-        found[0]["problem"]
-            .as_str()
-            .unwrap()
-            .contains("10-testnet.conflist"),
-        "{found}"
+    assert_has(
+        &found[0]["problem"].as_str().unwrap(),
+        ["10-testnet.conflist"],
     );
     other["name"] = json!("testnet");
     sandbox.write_conflist("20-other.conflist", &other);
@@ -172,7 +169,7 @@ fn a_catalogue_that_is_refused_is_found_with_its_file_and_rule() {
         "pools": {"web": {"subnet": "10.77.0.0/24"}}, "rules": [{"pools": ["web"]}],
         "poolsDir": folder,
     });
-    let config = sandbox.config("1.0.0", &["ipam-ds-rules", "ipam-da-host-local"], &ipam);
+    let config = sandbox.config("1.0.0", &RULES_CHAIN, &ipam);
     sandbox.write_conflist("10-testnet.conflist", &config);
     let found = json_of(&sandbox, &["check"]);
     let problem = found[0]["problem"].as_str().unwrap();

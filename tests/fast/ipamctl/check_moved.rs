@@ -2,13 +2,11 @@
 
 use std::fs;
 
-use harness::Sandbox;
+use harness::{RULES_CHAIN, Sandbox};
 use serde_json::{Value, json};
 
 use super::check::{keys, sandbox};
 use super::{GONE, OURS, THERE, add, json_of};
-
-const RULES: [&str; 2] = ["ipam-ds-rules", "ipam-da-host-local"];
 
 fn ranges() -> Value {
     json!({"ranges": [[{"subnet": "10.77.0.0/28"}]]})
@@ -62,10 +60,18 @@ fn a_key_that_moves_reservations_is_found_with_the_container_that_loses_its_addr
     let found = |before: Ipam<'_>, later: Ipam<'static>, key: &str| {
         assert_found(&after(&before, |_| later, "testnet"), "error", key);
     };
-    found((&OURS, ranges()), (&RULES, pool(none)), pools);
-    found((&RULES, pool(none)), (&OURS, ranges()), "ipam.ranges");
-    found((&RULES, pool(none)), (&RULES, space("tenants")), pools);
-    found((&RULES, space("tenants")), (&RULES, pool(none)), pools);
+    found((&OURS, ranges()), (&RULES_CHAIN, pool(none)), pools);
+    found((&RULES_CHAIN, pool(none)), (&OURS, ranges()), "ipam.ranges");
+    found(
+        (&RULES_CHAIN, pool(none)),
+        (&RULES_CHAIN, space("tenants")),
+        pools,
+    );
+    found(
+        (&RULES_CHAIN, space("tenants")),
+        (&RULES_CHAIN, pool(none)),
+        pools,
+    );
 }
 
 #[test]
@@ -98,7 +104,7 @@ fn a_renamed_network_is_found_and_who_has_lost_an_address_is_named() {
     let sandbox = sandbox();
     let config = conflist(&sandbox, &(&OURS, ranges()), "testnet");
     add(&sandbox, &config, "living", THERE);
-    let config = conflist(&sandbox, &(&RULES, pool(&json!({}))), "testnet");
+    let config = conflist(&sandbox, &(&RULES_CHAIN, pool(&json!({}))), "testnet");
     add(&sandbox, &config, "second", THERE);
     let found = json_of(&sandbox, &["check"]);
     let problem = found[0]["problem"].as_str().unwrap();
@@ -112,7 +118,7 @@ fn a_change_that_gives_no_address_again_has_no_finding() {
     let elsewhere = json!({"ranges": [[{"subnet": "10.78.0.0/28"}]]});
     let wider = json!({"ranges": [[{"subnet": "10.77.0.0/24"}]]});
     for later in [
-        (&RULES[..], space),
+        (&RULES_CHAIN[..], space),
         (&OURS, elsewhere),
         (&OURS, wider),
         (&["ipam-ds-ranges", "host-local"], ranges()),

@@ -1,7 +1,7 @@
 //! Large configurations: memory is linear, not quadratic. The limit of memory is many times the
 //! required amount.
 
-use harness::{Call, Output, Sandbox};
+use harness::{Call, Output, RANGES_CHAIN, Sandbox};
 use serde_json::{Value, json};
 
 use super::status;
@@ -15,8 +15,7 @@ fn ranges() -> Vec<Value> {
 }
 
 fn write(sandbox: &Sandbox, name: &str, ranges: &Value) {
-    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
-    let mut config = sandbox.config("1.0.0", &delegates, &json!({"ranges": ranges}));
+    let mut config = sandbox.config("1.0.0", &RANGES_CHAIN, &json!({"ranges": ranges}));
     config["name"] = json!(name);
     config["ipam"]["dataDir"] = json!(sandbox.root().join(name));
     sandbox.write_conflist(&format!("{name}.conflist"), &config);

@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use harness::{Sandbox, needs, repository};
+use harness::{Sandbox, assert_has, needs, repository};
 use serde_json::{Value, json};
 
 use super::check_lists::as_nobody;
@@ -26,10 +26,7 @@ fn ls_names_holder_pod_and_state() {
     );
     assert_eq!(row["names"]["K8S_POD_NAME"], "web-1");
     let text = sandbox.ipamctl(&["ls"]).run().stdout;
-    assert!(
-        text.contains("shop/web-1") && text.contains(" ago"),
-        "{text}"
-    );
+    assert_has(&text, ["shop/web-1", " ago"]);
     assert!(
         text.contains(&id("a1")[..12]) && !text.contains(&id("a1")),
         "{text}"
@@ -165,10 +162,7 @@ fn who_may_not_read_is_told_which_file_and_that_it_wants_root() {
     add(&sandbox, &config, &id("a1"), THERE);
     let output = as_nobody(&sandbox, &["ls"]);
     let path = sandbox.state_dir().display().to_string();
-    assert!(
-        output.stderr.contains(&path) && output.stderr.contains("root"),
-        "{output:?}"
-    );
+    output.warns([&path, "root"]);
     // Readable files are shown.
     assert!(output.stdout.contains("10.77.0.2"), "{output:?}");
     assert_eq!(status(&as_nobody(&sandbox, &["metrics"])), Some(0));

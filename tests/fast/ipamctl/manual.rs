@@ -5,7 +5,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use harness::{Sandbox, make_old, replay};
+use harness::{RANGES_CHAIN, Sandbox, make_old, replay};
 use serde_json::json;
 
 /// Name of a namespace that ends after the ADD.
@@ -42,8 +42,7 @@ fn node() -> Sandbox {
     let script = format!("#!/bin/sh\n{del}\n{answers}\n");
     sandbox.write_executable("host-local", &script);
     let ranges = json!({"ranges": [[{"subnet": "10.77.0.0/26", "exclude": ["10.77.0.32/29"]}]]});
-    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
-    let mut config = sandbox.config("1.0.0", &delegates, &ranges);
+    let mut config = sandbox.config("1.0.0", &RANGES_CHAIN, &ranges);
     config["name"] = json!("mynet");
     sandbox.write_conflist("10-mynet.conflist", &config);
     let namespaces = sandbox.root().join("netns");

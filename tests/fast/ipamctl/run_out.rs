@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use harness::{Sandbox, make_old, needs, replay};
+use harness::{RANGES_CHAIN, Sandbox, make_old, needs, replay};
 use serde_json::json;
 
 use super::{THERE, add};
@@ -25,8 +25,7 @@ fn a_full_pool_of_a_chain_and_of_host_local_is_walked_to_its_leaks() {
     needs!("host-local");
     let sandbox = Sandbox::default().with_reference("host-local");
     let ranges = json!({"ranges": [[{"subnet": "10.77.0.0/29"}]]});
-    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
-    let mut chain = sandbox.config("1.0.0", &delegates, &ranges);
+    let mut chain = sandbox.config("1.0.0", &RANGES_CHAIN, &ranges);
     chain["name"] = json!("mynet");
     let mut host_local = chain.clone();
     host_local["ipam"]["type"] = json!("host-local");

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use harness::Sandbox;
+use harness::{Sandbox, assert_has};
 use serde_json::{Value, json};
 
 use super::collection::{leaks, record_of};
@@ -19,9 +19,9 @@ fn a_container_in_no_list_whose_namespace_is_there_is_left_and_shown_with_its_co
     add(&sandbox, &config, "buildah-buildah1", THERE);
     let run = |command: &str| with_list(&sandbox, command, &id("a1")).stdout;
     let kept = run("gc");
-    assert!(
-        kept.contains("kept: its network namespace /proc/self/ns/uts is there"),
-        "{kept}"
+    assert_has(
+        &kept,
+        ["kept: its network namespace /proc/self/ns/uts is there"],
     );
     let command = "release --network testnet --ifname eth0 buildah-buildah1";
     assert!(kept.contains(command), "{kept}");
@@ -30,7 +30,7 @@ fn a_container_in_no_list_whose_namespace_is_there_is_left_and_shown_with_its_co
     let listed = sandbox.ipamctl(&["leaks", "--json", "--yes", "--valid", "-"]);
     let listed = listed.stdin(id("a1")).run();
     assert_eq!(status(&listed), Some(0), "{listed:?}");
-    let rows: Value = serde_json::from_str(&listed.stdout).unwrap();
+    let rows: Value = listed.json();
     assert_eq!(rows[0]["evidence"], json!(["not-valid", "netns-there"]));
     // Without a list, nobody says that it is gone.
     assert_eq!(leaks(&sandbox, &[]), []);

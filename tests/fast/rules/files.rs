@@ -2,10 +2,8 @@
 
 use std::fs;
 
-use harness::Sandbox;
+use harness::{RULES_CHAIN, Sandbox};
 use serde_json::{Value, json};
-
-use super::CHAIN;
 
 #[test]
 fn each_call_reads_the_files() {
@@ -17,16 +15,10 @@ fn each_call_reads_the_files() {
         fs::rename(folder.join("new"), folder.join(name)).unwrap();
     };
     let ipam = json!({"poolsDir": folder, "pools": {"own": {"subnet": "10.1.0.0/24"}}});
-    let config = sandbox.config("1.1.0", &CHAIN, &ipam);
-    let add = |pod: &str| sandbox.pod_call("ADD", &config, "prod", pod).run();
+    let config = sandbox.config("1.1.0", &RULES_CHAIN, &ipam);
+    let add = |pod: &str| sandbox.run_for_pod("ADD", &config, "prod", pod);
 
-    let error = add("a").error();
-    assert_eq!(error["code"], 7);
-    let msg = error["msg"].as_str().unwrap();
-    assert!(
-        msg.ends_with("and ipam.poolsDir has no rule: no pool is chosen"),
-        "{msg}"
-    );
+    add("a").refused(7, "and ipam.poolsDir has no rule: no pool is chosen");
 
     write("90-rest.json", &json!({"rules": [{"pools": ["own"]}]}));
     write(".hidden.json", &json!("an editor's"));
@@ -55,10 +47,7 @@ fn each_call_reads_the_files() {
         write("50-broken.json", &broken);
         let file = folder.join("50-broken.json");
         for command in ["ADD", "STATUS"] {
-            let error = sandbox
-                .pod_call(command, &config, "prod", "b")
-                .run()
-                .error();
+            let error = sandbox.run_for_pod(command, &config, "prod", "b").error();
             let msg = error["msg"].as_str().unwrap().to_owned();
             assert!(
                 msg.contains(&format!("{}{message}", file.display())),
@@ -66,12 +55,9 @@ fn each_call_reads_the_files() {
             );
         }
         // Addresses of an earlier catalogue can be released.
-        sandbox
-            .pod_call("DEL", &config, "prod", "a")
-            .run()
-            .nothing();
+        sandbox.run_for_pod("DEL", &config, "prod", "a").nothing();
     }
     fs::remove_file(folder.join("50-broken.json")).unwrap();
-    sandbox.pod_call("STATUS", &config, "", "").run().nothing();
+    sandbox.run_for_pod("STATUS", &config, "", "").nothing();
     assert_eq!(add("t-5").ips(), ["10.2.0.3"]);
 }
