@@ -159,7 +159,7 @@ fn killed() {
 #[test]
 fn another_machine_with_the_nodes_name_releases_nothing_and_says_so() {
     needs!(ETCD, ETCDCTL);
-    let cluster: &dyn PoolCluster = &Cluster::default();
+    let cluster = Cluster::default();
     let pools = json!([{"name": "blue", "subnet": "10.0.0.0/29"}]);
     let config = cluster.config("n1", &pools);
     cluster.add("c1", &config).result();
@@ -186,13 +186,12 @@ fn foreign_content_keeps_its_address() {
     cluster.etcd.put(key, "somebody's note");
     cluster.etcd.put("/ipam/v1/nodes/n1/010.000.000.002", "");
     cluster.etcd.put("/ipam/v1/nodes/n1/a note", "x");
-    let of_any: &dyn PoolCluster = &cluster;
     let pools = json!([{"name": "blue", "subnet": "10.0.0.0/30"}]);
-    let mut config = of_any.config("n1", &pools);
+    let mut config = cluster.config("n1", &pools);
     let full = "pool blue (10.0.0.1-10.0.0.2) has no address left";
-    of_any.add("c1", &config).refused(11, full);
+    cluster.add("c1", &config).refused(11, full);
     config["cni.dev/valid-attachments"] = json!([]);
-    of_any.alone("GC", "", &config).run().nothing();
+    cluster.alone("GC", "", &config).run().nothing();
     assert_eq!(cluster.etcd.value(key), "somebody's note");
 }
 
@@ -201,13 +200,12 @@ fn foreign_content_keeps_its_address() {
 fn the_space_of_a_pool_with_addresses_never_changes() {
     needs!(ETCD, ETCDCTL);
     let cluster = Cluster::default();
-    let of_any: &dyn PoolCluster = &cluster;
-    let config = of_any.config("n1", &json!([{"name": "lan"}]));
+    let config = cluster.config("n1", &json!([{"name": "lan"}]));
     cluster.sandbox.write_conflist("10-lan.conflist", &config);
     let file = cluster.sandbox.root().join("pools.json");
     let import = |definition: Value| {
         fs::write(&file, json!({"pools": {"lan": definition}}).to_string()).unwrap();
-        of_any
+        cluster
             .ipamctl("n1", &["import", file.to_str().unwrap()])
             .run()
     };
@@ -217,18 +215,18 @@ fn the_space_of_a_pool_with_addresses_never_changes() {
     });
     assert!(import(red.clone()).status.success());
     assert!(import(plain.clone()).status.success());
-    let ip = &of_any.add("c1", &config).ips()[0];
+    let ip = &cluster.add("c1", &config).ips()[0];
     // Also if the definition was deleted meanwhile.
     for _ in 0..2 {
         let refused = import(red.clone());
         let text = format!("pool lan: {ip} is reserved. The space of a pool never changes");
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
         assert!(refused.stderr.contains(&text), "{refused:?}");
-        of_any.undefine("lan");
+        cluster.undefine("lan");
     }
     let larger = json!({"subnet": "10.0.0.0/24"});
     assert!(import(larger).status.success());
-    of_any.del("c1", &config).nothing();
+    cluster.del("c1", &config).nothing();
     assert!(import(red).status.success());
 }
 
@@ -236,18 +234,17 @@ fn the_space_of_a_pool_with_addresses_never_changes() {
 fn a_pool_is_listed_with_the_networks_that_use_it() {
     needs!(ETCD, ETCDCTL);
     let cluster = Cluster::default();
-    let of_any: &dyn PoolCluster = &cluster;
     for (network, pool, subnet) in [
         ("storage", "lan", "10.0.0.0/29"),
         ("voice", "phones", "10.0.1.0/29"),
     ] {
-        of_any.define(pool, &json!({"subnet": subnet}));
-        let mut config = of_any.config("n1", &json!([{"name": pool}]));
+        cluster.define(pool, &json!({"subnet": subnet}));
+        let mut config = cluster.config("n1", &json!([{"name": pool}]));
         config["name"] = json!(network);
         let file = format!("10-{network}.conflist");
         cluster.sandbox.write_conflist(&file, &config);
     }
-    let pools = of_any.ipamctl("n1", &["pools", "--json"]).run().result();
+    let pools = cluster.ipamctl("n1", &["pools", "--json"]).run().result();
     let users = |pool: &Value| (pool["pool"].clone(), pool["networks"].clone());
     let users: Vec<(Value, Value)> = pools.as_array().unwrap().iter().map(users).collect();
     let expected = [("lan", "storage"), ("phones", "voice")];
@@ -258,11 +255,10 @@ fn a_pool_is_listed_with_the_networks_that_use_it() {
 fn a_wrong_setting_or_definition_is_named_by_its_place() {
     needs!(ETCD, ETCDCTL);
     let cluster = Cluster::default();
-    let of_any: &dyn PoolCluster = &cluster;
-    let mut config = of_any.config("n1", &json!([{"name": "blue"}]));
+    let mut config = cluster.config("n1", &json!([{"name": "blue"}]));
     let mut refused = |key: &str, value: Value, text: &str| {
         config["ipam"][key] = value;
-        of_any.alone("ADD", "c1", &config).run().refused(7, text);
+        cluster.alone("ADD", "c1", &config).run().refused(7, text);
     };
     refused("etcd", Value::Null, "ipam.etcd is missing");
     let missing = json!("/nowhere/ipam-etcd.json");

@@ -7,19 +7,13 @@ use harness::call_points::{Point, points};
 use harness::{Call, sample};
 use serde_json::{Value, json};
 
-use crate::pool_cluster::{PoolCluster, Promise};
+use crate::pool_cluster::{PoolCluster, promises};
 
-/// All promises of this file. They need strace.
-pub(crate) const PROMISES: &[Promise] = &[
-    (
-        "DEL or GC releases what a killed ADD has reserved",
-        del_or_gc_releases_what_a_killed_add_has_reserved,
-    ),
-    (
-        "a killed DEL or GC is made up for by the next",
-        a_killed_del_or_gc_is_made_up_for_by_the_next,
-    ),
-];
+// They need strace.
+promises! {
+    del_or_gc_releases_what_a_killed_add_has_reserved,
+    a_killed_del_or_gc_is_made_up_for_by_the_next,
+}
 
 /// System calls with an effect outside of the process, and those between a request and its answer.
 /// A kill before any other system call has the same result as before the next one of these.

@@ -5,13 +5,12 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
 
-use crate::pool_cluster::{PoolCluster, Promise};
+use crate::pool_cluster::{PoolCluster, promises};
 
-/// All promises of this file. They change the network namespace of the calling thread.
-pub(crate) const PROMISES: &[Promise] = &[(
-    "the ADD after a refused one gets another address",
+// They change the network namespace of the calling thread.
+promises! {
     the_add_after_a_refused_one_gets_another_address,
-)];
+}
 
 /// The machine: it answers ARP probes for odd addresses.
 const MACHINE: &str = r#"

@@ -6,27 +6,14 @@ use std::thread;
 use harness::Output;
 use serde_json::{Value, json};
 
-use crate::pool_cluster::{PoolCluster, Promise};
+use crate::pool_cluster::{PoolCluster, promises};
 
-/// All promises of this file.
-pub(crate) const PROMISES: &[Promise] = &[
-    (
-        "all containers of an owner have its address, and no call releases it",
-        all_containers_of_an_owner_have_its_address_and_no_call_releases_it,
-    ),
-    (
-        "first ADDs on many nodes at once name one address",
-        first_adds_on_many_nodes_at_once_name_one_address,
-    ),
-    (
-        "a changed pool gives another address, and the old one again",
-        a_changed_pool_gives_another_address_and_the_old_one_again,
-    ),
-    (
-        "an owner's address is claimed again, shown and released by a person",
-        an_owners_address_is_claimed_again_shown_and_released_by_a_person,
-    ),
-];
+promises! {
+    all_containers_of_an_owner_have_its_address_and_no_call_releases_it,
+    first_adds_on_many_nodes_at_once_name_one_address,
+    a_changed_pool_gives_another_address_and_the_old_one_again,
+    an_owners_address_is_claimed_again_shown_and_released_by_a_person,
+}
 
 /// The configuration of a node whose rule gives each `VM` an address of its own.
 fn config(cluster: &dyn PoolCluster, node: &str) -> Value {

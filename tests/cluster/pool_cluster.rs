@@ -39,16 +39,14 @@ pub(crate) trait PoolCluster: Sync {
 
     /// Starts the engine again, with its data.
     fn start(&mut self);
-}
 
-impl dyn PoolCluster + '_ {
     /// A configuration of a chain on a node, with these pools of `ipam-ds-static`.
-    pub(crate) fn config(&self, node: &str, pools: &Value) -> Value {
+    fn config(&self, node: &str, pools: &Value) -> Value {
         self.config_within(node, pools, "60s")
     }
 
     /// As [`Self::config`], with this time limit of a call.
-    pub(crate) fn config_within(&self, node: &str, pools: &Value, timeout: &str) -> Value {
+    fn config_within(&self, node: &str, pools: &Value, timeout: &str) -> Value {
         let mut ipam = self.keys(node, timeout);
         ipam["pools"] = pools.clone();
         ipam["node"] = json!(node);
@@ -58,21 +56,21 @@ impl dyn PoolCluster + '_ {
     }
 
     /// A call of the chain for a container.
-    pub(crate) fn call(&self, command: &str, container: &str, config: &Value) -> Call {
+    fn call(&self, command: &str, container: &str, config: &Value) -> Call {
         let call = self.sandbox().call("ipam-delegated", command, config);
         call.container(container)
     }
 
-    pub(crate) fn add(&self, container: &str, config: &Value) -> Output {
+    fn add(&self, container: &str, config: &Value) -> Output {
         self.call("ADD", container, config).run()
     }
 
-    pub(crate) fn del(&self, container: &str, config: &Value) -> Output {
+    fn del(&self, container: &str, config: &Value) -> Output {
         self.call("DEL", container, config).run()
     }
 
     /// A call of `ipamctl` with the records of a node, and the sandbox's conflists.
-    pub(crate) fn ipamctl(&self, node: &str, words: &[&str]) -> Call {
+    fn ipamctl(&self, node: &str, words: &[&str]) -> Call {
         let sandbox = self.sandbox();
         fs::create_dir_all(sandbox.conf_dir()).unwrap();
         let of_node = sandbox.root().join(node).join("state");
@@ -87,7 +85,7 @@ impl dyn PoolCluster + '_ {
 
     /// A call of the allocator without the chain and its record, with the configuration's pools as
     /// the selector's choice.
-    pub(crate) fn alone(&self, command: &str, container: &str, config: &Value) -> Call {
+    fn alone(&self, command: &str, container: &str, config: &Value) -> Call {
         let mut config = config.clone();
         if config["prevResult"].is_null() {
             let pools = &config["ipam"]["pools"];
@@ -100,3 +98,14 @@ impl dyn PoolCluster + '_ {
         }
     }
 }
+
+/// The promises of a file, by the names of their functions.
+macro_rules! promises {
+    ($($promise:ident,)+) => {
+        /// All promises of this file.
+        pub(crate) const PROMISES: &[crate::pool_cluster::Promise] =
+            &[$((stringify!($promise), $promise)),+];
+    };
+}
+
+pub(crate) use promises;

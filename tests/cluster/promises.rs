@@ -6,39 +6,17 @@ use std::fs;
 use harness::{Flavour, Sandbox};
 use serde_json::{Value, json};
 
-use crate::pool_cluster::{PoolCluster, Promise};
+use crate::pool_cluster::{PoolCluster, promises};
 
-/// All promises of this file.
-pub(crate) const PROMISES: &[Promise] = &[
-    (
-        "a container gets an address and DEL releases it",
-        a_container_gets_an_address_and_del_releases_it,
-    ),
-    (
-        "pools that overlap share their addresses",
-        pools_that_overlap_share_their_addresses,
-    ),
-    (
-        "a pinned address is its rule's alone",
-        a_pinned_address_is_its_rules_alone,
-    ),
-    (
-        "GC releases what is this node's and this network's",
-        gc_releases_what_is_this_nodes_and_this_networks,
-    ),
-    (
-        "a DEL without a result finds the addresses",
-        a_del_without_a_result_finds_the_addresses,
-    ),
-    (
-        "what fails while the engine is away is made up for later",
-        what_fails_while_the_engine_is_away_is_made_up_for_later,
-    ),
-    (
-        "the verbose log says who had an address",
-        the_verbose_log_says_who_had_an_address,
-    ),
-];
+promises! {
+    a_container_gets_an_address_and_del_releases_it,
+    pools_that_overlap_share_their_addresses,
+    a_pinned_address_is_its_rules_alone,
+    gc_releases_what_is_this_nodes_and_this_networks,
+    a_del_without_a_result_finds_the_addresses,
+    what_fails_while_the_engine_is_away_is_made_up_for_later,
+    the_verbose_log_says_who_had_an_address,
+}
 
 fn small() -> Value {
     json!([{"name": "blue", "subnet": "10.0.0.0/29"}])

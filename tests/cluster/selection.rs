@@ -1,32 +1,17 @@
-//! What rules and ranges promise for pools that an engine defines: replicas, overflow, facts,
-//! gateways.
+//! What rules and ranges promise for pools that an engine defines: replicas, overflow, gateways.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::pool_cluster::{PoolCluster, Promise};
+use crate::pool_cluster::{PoolCluster, promises};
 
-/// All promises of this file.
-pub(crate) const PROMISES: &[Promise] = &[
-    (
-        "no gateway of the call's pools is given",
-        no_gateway_of_the_calls_pools_is_given,
-    ),
-    ("a pool may have no gateway", a_pool_may_have_no_gateway),
-    (
-        "replicas have the addresses of their numbers",
-        replicas_have_the_addresses_of_their_numbers,
-    ),
-    (
-        "a full pool overflows into the next",
-        a_full_pool_overflows_into_the_next,
-    ),
-    (
-        "facts choose the pool and count until DEL",
-        facts_choose_the_pool_and_count_until_del,
-    ),
-];
+promises! {
+    no_gateway_of_the_calls_pools_is_given,
+    a_pool_may_have_no_gateway,
+    replicas_have_the_addresses_of_their_numbers,
+    a_full_pool_overflows_into_the_next,
+}
 
 fn no_gateway_of_the_calls_pools_is_given(cluster: &mut dyn PoolCluster) {
     let first = json!({"subnet": "10.0.0.0/28", "rangeEnd": "10.0.0.5"});
@@ -142,38 +127,5 @@ fn a_full_pool_overflows_into_the_next(cluster: &mut dyn PoolCluster) {
     for container in ["c1", "c2", "c3"] {
         cluster.del(container, &config).nothing();
     }
-    assert_eq!(cluster.addresses(), Vec::<String>::new());
-}
-
-fn facts_choose_the_pool_and_count_until_del(cluster: &mut dyn PoolCluster) {
-    cluster.define("lan", &json!({"subnet": "10.0.0.0/29"}));
-    cluster.define("spare", &json!({"subnet": "10.1.0.0/29"}));
-    let rules = json!([
-        {"when": {"node": "n1", "rack": "r7"}, "pools": ["spare"]},
-        {"pools": ["lan"]},
-    ]);
-    let [mut one, mut two] = ["n1", "n2"].map(|node| config_of_rules(cluster, node, &rules));
-    let delegates = json!(["ipam-df-rack", "ipam-ds-rules", cluster.allocator()]);
-    for config in [&mut one, &mut two] {
-        config["ipam"]["delegates"] = delegates.clone();
-    }
-    let found = r#"echo '{"ips": [], "facts": {"rack": "r7"}}'"#;
-    let script = |body: &str| format!("#!/bin/sh\n{body}\n");
-    let write = |body: &str| {
-        cluster
-            .sandbox()
-            .write_executable("ipam-df-rack", &script(body));
-    };
-    write(found);
-    let added = cluster.add("c1", &one).result();
-    assert!(harness::answer_of(&added)[0].starts_with("10.1.0."));
-    assert!(cluster.add("c2", &two).ips()[0].starts_with("10.0.0."));
-    assert_eq!(added.get("facts"), None);
-    write("exit 1");
-    let mut check = one.clone();
-    check["prevResult"] = added;
-    cluster.call("CHECK", "c1", &check).run().nothing();
-    cluster.del("c1", &one).nothing();
-    cluster.del("c2", &two).nothing();
     assert_eq!(cluster.addresses(), Vec::<String>::new());
 }

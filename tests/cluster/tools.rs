@@ -6,23 +6,13 @@ use std::fs;
 use harness::Output;
 use serde_json::{Value, json};
 
-use crate::pool_cluster::{PoolCluster, Promise};
+use crate::pool_cluster::{PoolCluster, promises};
 
-/// All promises of this file.
-pub(crate) const PROMISES: &[Promise] = &[
-    (
-        "after a restore, records claim again",
-        after_a_restore_records_claim_again,
-    ),
-    (
-        "an address without a record is listed and collected",
-        an_address_without_a_record_is_listed_and_collected,
-    ),
-    (
-        "a node that is gone is forgotten, and nobody else",
-        a_node_that_is_gone_is_forgotten_and_nobody_else,
-    ),
-];
+promises! {
+    after_a_restore_records_claim_again,
+    an_address_without_a_record_is_listed_and_collected,
+    a_node_that_is_gone_is_forgotten_and_nobody_else,
+}
 
 fn blue(more: &Value) -> Value {
     let mut pool = json!({"name": "blue"});

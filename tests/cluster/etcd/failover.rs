@@ -12,17 +12,15 @@ fn an_endpoint_that_moves_under_running_containers_is_found_by_their_del() {
     needs!(ETCD, ETCDCTL);
     let mut cluster = Cluster::default();
     let pools = json!([{"name": "blue", "subnet": "10.0.0.0/29"}]);
-    let config = (&cluster as &dyn PoolCluster).config("n1", &pools);
-    let of_any: &dyn PoolCluster = &cluster;
-    of_any.add("c1", &config).result();
+    let config = cluster.config("n1", &pools);
+    cluster.add("c1", &config).result();
     cluster.etcd.move_to_other_ports();
-    let of_any: &dyn PoolCluster = &cluster;
     let impatient = json!({"endpoints": ["http://127.0.0.1:9"], "timeout": "500ms"});
     cluster.settings("n1", &impatient);
-    assert_eq!(of_any.del("c1", &config).code(), 11);
+    assert_eq!(cluster.del("c1", &config).code(), 11);
     cluster.settings("n1", &json!({"endpoints": [cluster.etcd.url()]}));
-    of_any.del("c1", &config).nothing();
-    assert_eq!(of_any.addresses(), Vec::<String>::new());
+    cluster.del("c1", &config).nothing();
+    assert_eq!(cluster.addresses(), Vec::<String>::new());
 }
 
 /// A stopped process accepts connections, and answers nothing: half of the time is waited for it, and
@@ -31,8 +29,7 @@ fn an_endpoint_that_moves_under_running_containers_is_found_by_their_del() {
 fn a_member_that_is_silent_or_gone_fails_no_call() {
     needs!(ETCD, ETCDCTL);
     let cluster = Cluster::default();
-    let of_any: &dyn PoolCluster = &cluster;
-    let config = of_any.config("n1", &json!([{"name": "blue", "subnet": "10.0.0.0/24"}]));
+    let config = cluster.config("n1", &json!([{"name": "blue", "subnet": "10.0.0.0/24"}]));
     let silent = EtcdMember::default();
     silent.signal("STOP");
     let living = cluster.etcd.url();
@@ -42,10 +39,10 @@ fn a_member_that_is_silent_or_gone_fails_no_call() {
         cluster.settings("n1", &settings);
         for call in 0..2 {
             let container = format!("c{number}-{call}");
-            of_any.add(&container, &config).result();
-            of_any.del(&container, &config).nothing();
+            cluster.add(&container, &config).result();
+            cluster.del(&container, &config).nothing();
         }
     }
     silent.signal("CONT");
-    assert_eq!(of_any.addresses(), Vec::<String>::new());
+    assert_eq!(cluster.addresses(), Vec::<String>::new());
 }

@@ -16,13 +16,12 @@ const LOST: &str = "5e11c0ffee0a9b8c7d6e5f4a3b2c1d0e9f8a7b6c5d4e3f2a1b0c9d8e7f6a
 fn a_full_pool_of_a_cluster_is_walked_to_its_leak() {
     needs!(ETCD, ETCDCTL);
     let cluster = Cluster::default();
-    let of_any: &dyn PoolCluster = &cluster;
-    let sandbox = of_any.sandbox();
-    of_any.define("blue", &json!({"subnet": "10.0.0.0/29"}));
+    let sandbox = cluster.sandbox();
+    cluster.define("blue", &json!({"subnet": "10.0.0.0/29"}));
     let config = |node: &str, ip: u8| {
         let requested = format!("10.0.0.{ip}");
         let pool = json!({"name": "blue", "subnet": "10.0.0.0/29", "requested-ip": requested});
-        let mut config = of_any.config(node, &json!([pool]));
+        let mut config = cluster.config(node, &json!([pool]));
         config["name"] = json!("tenants");
         config
     };
@@ -36,7 +35,7 @@ fn a_full_pool_of_a_cluster_is_walked_to_its_leak() {
         (5, "a5", "n2"),
         (6, "a6", "n1"),
     ] {
-        let add = of_any.call("ADD", container, &config(node, ip));
+        let add = cluster.call("ADD", container, &config(node, ip));
         let pod = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=db-0";
         let netns = match container {
             LOST => netns.to_str().unwrap(),
@@ -63,5 +62,5 @@ fn a_full_pool_of_a_cluster_is_walked_to_its_leak() {
     sandbox.write_conflist("10-tenants.conflist", &config("n1", 2));
     let (page, section) = ("docs/operations.md", "### Of a cluster's pool");
     assert_eq!(replay(page, section, sandbox, "", |_| {}), 3);
-    assert_eq!(of_any.addresses().len(), 4);
+    assert_eq!(cluster.addresses().len(), 4);
 }

@@ -56,9 +56,8 @@ fn config(
         settings["cert"] = json!(client.cert);
         settings["key"] = json!(client.key);
     }
-    let of_any: &dyn PoolCluster = cluster;
     let pools = json!([{"name": "blue"}]);
-    let mut config = of_any.config("n1", &pools);
+    let mut config = cluster.config("n1", &pools);
     config["ipam"]["etcd"] = json!(cluster.settings(name, &settings));
     config
 }
@@ -75,9 +74,8 @@ fn certificates_prove_who_is_who_and_a_common_name_is_etcds_user() {
     let server = authority.sign("server", &["127.0.0.1"]);
     let cluster = Cluster::with(member(&authority, &server, &root));
     cluster.define("blue", &json!({"subnet": "10.0.0.0/24"}));
-    let of_any: &dyn PoolCluster = &cluster;
     let good = config(&cluster, "good", &authority, Some(&node));
-    of_any.add("a", &good).result();
+    cluster.add("a", &good).result();
     let expired = authority.sign_until("node", &[], 2001);
     let foreign = other.sign("node", &[]);
     let alert = "received fatal alert: ";
@@ -93,19 +91,19 @@ fn certificates_prove_who_is_who_and_a_common_name_is_etcds_user() {
         ("b4", &authority, None, alert),
     ] {
         let config = config(&cluster, name, by, client);
-        of_any.add(name, &config).refused(113, text);
+        cluster.add(name, &config).refused(113, text);
     }
     let mut wrong = json!({"endpoints": [cluster.etcd.url()], "ca": "/etc/hostname"});
     wrong["ca"] = json!("/etc/hostname");
     let mut no_pem = good.clone();
     no_pem["ipam"]["etcd"] = json!(cluster.settings("wrong", &wrong));
     let text = "etcd-wrong.json.ca: /etc/hostname: it is no PEM file";
-    of_any.add("c", &no_pem).refused(7, text);
+    cluster.add("c", &no_pem).refused(7, text);
     // The users are the common names of the certificates.
     cluster.etcd.enable_authentication("node");
-    of_any.add("d", &good).result();
+    cluster.add("d", &good).result();
     let stranger = config(&cluster, "stranger", &authority, Some(&stranger));
-    assert_eq!(of_any.add("e", &stranger).code(), 113);
+    assert_eq!(cluster.add("e", &stranger).code(), 113);
 }
 
 #[test]
@@ -117,6 +115,7 @@ fn an_expired_server_certificate_is_refused() {
     let expired = authority.sign_until("server", &["127.0.0.1"], 2001);
     let cluster = Cluster::with(member(&authority, &expired, &node));
     let config = config(&cluster, "n1", &authority, Some(&node));
-    let of_any: &dyn PoolCluster = &cluster;
-    of_any.add("a", &config).refused(113, "certificate expired");
+    cluster
+        .add("a", &config)
+        .refused(113, "certificate expired");
 }

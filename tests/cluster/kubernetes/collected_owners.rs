@@ -57,7 +57,6 @@ fn forget(cluster: &dyn PoolCluster, kubeconfig: &Path) -> Output {
 fn an_owners_address_is_released_if_its_object_is_gone_at_both_looks_and_no_pod_names_it() {
     needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
     let cluster = Cluster::default();
-    let of_any: &dyn PoolCluster = &cluster;
     cluster.api.apply(&json!([
         object("v1", "Namespace", "prod"),
         object("v1", "Node", "n1"),
@@ -91,7 +90,7 @@ fn an_owners_address_is_released_if_its_object_is_gone_at_both_looks_and_no_pod_
         of(19, "things.kubevirt.io/prod/x"),
         of(20, "a text"),
     ]));
-    let all = of_any.addresses();
+    let all = cluster.addresses();
     // A person sees them.
     let kubeconfig = cluster.api.kubeconfig();
     let leaks = [
@@ -100,7 +99,7 @@ fn an_owners_address_is_released_if_its_object_is_gone_at_both_looks_and_no_pod_
         kubeconfig.to_str().unwrap(),
         "--json",
     ];
-    let leaks = of_any.ipamctl("n1", &leaks).run();
+    let leaks = cluster.ipamctl("n1", &leaks).run();
     assert_eq!(leaks.status.code(), Some(1), "{leaks:?}");
     let rows: Value = serde_json::from_str(&leaks.stdout).unwrap();
     let leaked = rows.as_array().unwrap().iter().map(|row| {
@@ -131,10 +130,10 @@ fn an_owners_address_is_released_if_its_object_is_gone_at_both_looks_and_no_pod_
             .kubectl_with(&operator, &["get", "ipaddr,nodes"]);
         get.status.success()
     });
-    let kept = forget(of_any, &operator);
+    let kept = forget(&cluster, &operator);
     assert!(kept.status.success(), "{kept:?}");
     assert!(kept.stderr.contains("10.0.0.12 is kept"), "{kept:?}");
-    assert_eq!(of_any.addresses(), all);
+    assert_eq!(cluster.addresses(), all);
     // An object comes back between the looks.
     let released = collect_between_looks(&cluster, || {
         cluster.api.apply(&virtual_machine("prod", "comes-back"));
@@ -143,7 +142,7 @@ fn an_owners_address_is_released_if_its_object_is_gone_at_both_looks_and_no_pod_
         let text = format!("{unknown} is kept");
         assert!(released.stderr.contains(&text), "{released:?}");
     }
-    let left = of_any.addresses();
+    let left = cluster.addresses();
     let kept = [11, 13, 14, 15, 16, 18, 19, 20].map(|last| format!("10.0.0.{last}"));
     assert_eq!(ips(&left), kept, "{released:?}");
 }

@@ -19,9 +19,8 @@ struct Node<'a> {
 
 impl<'a> Node<'a> {
     fn within(cluster: &'a Cluster, timeout: &str) -> Self {
-        let of_any: &dyn PoolCluster = cluster;
         let proxy = ApiProxy::start(&cluster.api);
-        let mut config = of_any.config_within("n1", &json!([{"name": "red"}]), timeout);
+        let mut config = cluster.config_within("n1", &json!([{"name": "red"}]), timeout);
         config["cni.dev/valid-attachments"] = json!([]);
         Self {
             config: cluster.behind(&proxy, &config),

@@ -59,7 +59,6 @@ pub(super) fn refused(output: &Output, text: &str) {
 /// Runs the collector with an administrator's rights through a proxy; `change` is made when its second
 /// look begins.
 pub(super) fn collect_between_looks(cluster: &Cluster, change: impl FnOnce()) -> harness::Output {
-    let of_any: &dyn PoolCluster = cluster;
     let proxy = ApiProxy::start(&cluster.api);
     let (first_look, looked) = channel();
     let (go_on, wait) = channel::<()>();
@@ -77,7 +76,7 @@ pub(super) fn collect_between_looks(cluster: &Cluster, change: impl FnOnce()) ->
     let kubeconfig = proxy.kubeconfig_like(&cluster.api, &cluster.api.kubeconfig());
     let words = ["node-forget", "--deleted", "--yes", "--between-looks=100ms"];
     let kubeconfig = ["--kubeconfig", kubeconfig.to_str().unwrap()];
-    let running = of_any.ipamctl("n1", &[&words[..], &kubeconfig].concat());
+    let running = cluster.ipamctl("n1", &[&words[..], &kubeconfig].concat());
     let running = running.start();
     looked.recv().unwrap();
     change();

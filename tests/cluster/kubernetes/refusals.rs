@@ -31,23 +31,21 @@ fn blue() -> Value {
 }
 
 fn a_missing_pool_is_named_as_kubectl_names_it(cluster: &Cluster) {
-    let of_any: &dyn PoolCluster = cluster;
-    let config = of_any.config("n1", &json!([{"name": "shop"}]));
+    let config = cluster.config("n1", &json!([{"name": "shop"}]));
     let text = "Kubernetes has no pool \"shop\": pools.ipam-delegated.io/shop is missing";
-    of_any.add("c1", &config).refused(7, text);
+    cluster.add("c1", &config).refused(7, text);
     cluster.define("blue", &json!({"subnet": "10.0.0.0/28"}));
 }
 
 fn a_node_with_the_token_of_another_one_is_refused(cluster: &Cluster) {
-    let of_any: &dyn PoolCluster = cluster;
-    let mut config = of_any.config("n1", &blue());
+    let mut config = cluster.config("n1", &blue());
     config["ipam"]["node"] = json!("n2");
     let text =
         "node n1 may not change addresses of node n2; ipam.node must be the node of the token";
-    of_any.alone("ADD", "c1", &config).run().refused(113, text);
+    cluster.alone("ADD", "c1", &config).run().refused(113, text);
     config["ipam"]["kubernetes"]["kubeconfig"] =
         json!(cluster.api.kubeconfig_with_token("nobody", "wrong"));
-    of_any
+    cluster
         .alone("ADD", "c1", &config)
         .run()
         .refused(113, "(401)");
@@ -55,18 +53,17 @@ fn a_node_with_the_token_of_another_one_is_refused(cluster: &Cluster) {
 
 /// The list of a full pool is what its refusal costs the API server.
 fn a_full_pool_is_listed_once_and_by_names(cluster: &Cluster) {
-    let of_any: &dyn PoolCluster = cluster;
-    let direct = of_any.config("n1", &blue());
+    let direct = cluster.config("n1", &blue());
     let proxy = ApiProxy::start(&cluster.api);
     let config = cluster.behind(&proxy, &direct);
     for i in 0..13 {
-        of_any
+        cluster
             .alone("ADD", &format!("p{i}"), &direct)
             .run()
             .result();
     }
     proxy.decide(|_| Fate::Answered);
-    let full = of_any.alone("ADD", "p13", &config).run();
+    let full = cluster.alone("ADD", "p13", &config).run();
     full.refused(11, "has no address left: all 13 are reserved");
     let requests = proxy.take_requests().into_iter();
     let paths: Vec<String> = requests.map(|request| request.path).collect();
@@ -80,7 +77,6 @@ fn a_full_pool_is_listed_once_and_by_names(cluster: &Cluster) {
 }
 
 fn what_one_node_writes_stops_no_other_node(cluster: &Cluster) {
-    let of_any: &dyn PoolCluster = cluster;
     let kubeconfig = cluster.kubeconfig("n1");
     let mut foreign = address("10.0.0.3", "10.0.0.3", "n1");
     foreign["spec"]["pool"] = json!("none");
@@ -91,26 +87,25 @@ fn what_one_node_writes_stops_no_other_node(cluster: &Cluster) {
         let created = cluster.api.try_create(&kubeconfig, &object);
         assert!(created.status.success(), "{created:?}");
     }
-    let config = of_any.config("n2", &blue());
-    of_any.call("STATUS", "", &config).run().nothing();
+    let config = cluster.config("n2", &blue());
+    cluster.call("STATUS", "", &config).run().nothing();
     // All but the gateway and the one that is taken.
     let given: Vec<String> = (0..12)
-        .flat_map(|i| of_any.add(&format!("p{i}"), &config).ips())
+        .flat_map(|i| cluster.add(&format!("p{i}"), &config).ips())
         .collect();
     assert_eq!(given.len(), 12);
     assert!(!given.contains(&"10.0.0.3".to_owned()), "{given:?}");
-    of_any.add("p12", &config).refused(11, "no address left");
+    cluster.add("p12", &config).refused(11, "no address left");
     for i in 0..12 {
-        of_any.del(&format!("p{i}"), &config).nothing();
+        cluster.del(&format!("p{i}"), &config).nothing();
     }
     cluster.api.kubectl(&["delete", "ipaddr", "--all"]);
 }
 
 fn labels_of_others_and_missing_ones_break_nothing(cluster: &Cluster) {
-    let of_any: &dyn PoolCluster = cluster;
-    let config = of_any.config("n1", &blue());
+    let config = cluster.config("n1", &blue());
     let object_of = |container: &str| {
-        let ip = &of_any.add(container, &config).ips()[0];
+        let ip = &cluster.add(container, &config).ips()[0];
         format!("addresses.ipam-delegated.io/{ip}")
     };
     let label = |object: &str, label: &str| {
@@ -122,7 +117,7 @@ fn labels_of_others_and_missing_ones_break_nothing(cluster: &Cluster) {
     label(&object_of("c2"), "ipam-delegated.io/node-");
     label(&object_of("c3"), "ipam-delegated.io/attachment=another");
     for container in ["c1", "c2", "c3"] {
-        of_any.del(container, &config).nothing();
+        cluster.del(container, &config).nothing();
     }
     assert_eq!(cluster.addresses(), Vec::<String>::new());
     // A list finds another one's address by wrong labels, and keeps it.
@@ -142,15 +137,14 @@ fn labels_of_others_and_missing_ones_break_nothing(cluster: &Cluster) {
     // An administrator may do this, too.
     let object = format!("addresses.ipam-delegated.io/{ip}");
     label(&object, "ipam-delegated.io/node=n1");
-    of_any.alone("DEL", "c4", &config).run().nothing();
+    cluster.alone("DEL", "c4", &config).run().nothing();
     let kept = format!("{ip} n2/storage/c1:net1");
     assert_eq!(cluster.addresses(), [kept]);
     cluster.api.kubectl(&["delete", "ipaddr", "--all"]);
-    of_any.del("c4", &config).nothing();
+    cluster.del("c4", &config).nothing();
 }
 
 fn a_policy_that_adds_labels_breaks_nothing(cluster: &Cluster) {
-    let of_any: &dyn PoolCluster = cluster;
     let version = "admissionregistration.k8s.io/v1";
     let addresses = json!({"apiGroups": ["ipam-delegated.io"], "apiVersions": ["v1"],
         "operations": ["CREATE"], "resources": ["addresses"]});
@@ -170,12 +164,12 @@ fn a_policy_that_adds_labels_breaks_nothing(cluster: &Cluster) {
         "metadata": {"name": "team"}, "spec": {"policyName": "team"},
     });
     cluster.api.apply(&json!([policy, binding]));
-    let config = of_any.config("n1", &blue());
+    let config = cluster.config("n1", &blue());
     // The API server takes a new policy into account a moment later.
     cluster.api.wait_for("a label of the policy", || {
-        of_any.add("c1", &config).result();
+        cluster.add("c1", &config).result();
         let labelled = cluster.api.get("ipaddr", &["-l", "example.org/team=shop"]);
-        of_any.del("c1", &config).nothing();
+        cluster.del("c1", &config).nothing();
         assert_eq!(cluster.addresses(), Vec::<String>::new());
         labelled.len() == 1
     });
@@ -185,9 +179,8 @@ fn a_policy_that_adds_labels_breaks_nothing(cluster: &Cluster) {
 }
 
 fn an_address_that_a_finalizer_keeps_is_not_released(cluster: &Cluster) {
-    let of_any: &dyn PoolCluster = cluster;
-    let config = of_any.config_within("n1", &blue(), "2s");
-    let ip = &of_any.add("c1", &config).ips()[0];
+    let config = cluster.config_within("n1", &blue(), "2s");
+    let ip = &cluster.add("c1", &config).ips()[0];
     let object = format!("addresses.ipam-delegated.io/{ip}");
     let set = |finalizers: &str| {
         let patch = format!(r#"{{"metadata":{{"finalizers":{finalizers}}}}}"#);
@@ -197,35 +190,33 @@ fn an_address_that_a_finalizer_keeps_is_not_released(cluster: &Cluster) {
     };
     set(r#"["example.org/audit"]"#);
     for _ in 0..2 {
-        of_any.del("c1", &config).refused(11, "example.org/audit");
+        cluster.del("c1", &config).refused(11, "example.org/audit");
         assert_eq!(cluster.addresses().len(), 1);
     }
     set("null");
-    of_any.del("c1", &config).nothing();
+    cluster.del("c1", &config).nothing();
     assert_eq!(cluster.addresses(), Vec::<String>::new());
 }
 
 /// Something in front of the API server answers for it.
 fn a_page_is_no_answer(cluster: &Cluster) {
-    let of_any: &dyn PoolCluster = cluster;
-    let direct = of_any.config_within("n1", &blue(), "1s");
+    let direct = cluster.config_within("n1", &blue(), "1s");
     let proxy = ApiProxy::start(&cluster.api);
     let config = cluster.behind(&proxy, &direct);
-    of_any.alone("ADD", "c1", &direct).run().result();
+    cluster.alone("ADD", "c1", &direct).run().result();
     for status in [200, 404, 403, 503] {
         proxy.decide(move |_| Fate::Refused(status, Vec::new(), "<html>".to_owned()));
         for command in ["ADD", "DEL"] {
-            let output = of_any.alone(command, "c1", &config).run();
+            let output = cluster.alone(command, "c1", &config).run();
             assert!([11, 113].contains(&output.code()), "{status}: {output:?}");
         }
         assert_eq!(cluster.addresses().len(), 1, "{status}");
     }
-    of_any.alone("DEL", "c1", &direct).run().nothing();
+    cluster.alone("DEL", "c1", &direct).run().nothing();
 }
 
 fn a_kubeconfig_is_refused_by_its_key(cluster: &Cluster) {
-    let of_any: &dyn PoolCluster = cluster;
-    let config = of_any.config("n1", &blue());
+    let config = cluster.config("n1", &blue());
     let original = cluster.kubeconfig("n1");
     let content: Value = serde_json::from_slice(&fs::read(&original).unwrap()).unwrap();
     let file = cluster.sandbox.root().join("wrong.kubeconfig");
@@ -233,7 +224,10 @@ fn a_kubeconfig_is_refused_by_its_key(cluster: &Cluster) {
         fs::write(&file, content).unwrap();
         let mut config = config.clone();
         config["ipam"]["kubernetes"]["kubeconfig"] = json!(file);
-        of_any.alone("ADD", "c1", &config).run().refused(code, text);
+        cluster
+            .alone("ADD", "c1", &config)
+            .run()
+            .refused(code, text);
     };
     let with = |part: &str, key: &str, value: Value| {
         let mut content = content.clone();
@@ -262,20 +256,19 @@ fn a_kubeconfig_is_refused_by_its_key(cluster: &Cluster) {
     // A name of a variable for proxies is ignored: it is meant for images.
     let kubeconfig = Path::new(&original);
     assert!(kubeconfig.exists());
-    let call = of_any.alone("ADD", "c1", &config);
+    let call = cluster.alone("ADD", "c1", &config);
     call.env("HTTPS_PROXY", "http://127.0.0.1:9").run().result();
-    of_any.alone("DEL", "c1", &config).run().nothing();
+    cluster.alone("DEL", "c1", &config).run().nothing();
 }
 
 fn without_the_kinds_nothing_is_taken_for_released(cluster: &mut Cluster) {
-    let of_any: &dyn PoolCluster = cluster;
-    let config = of_any.config_within("n1", &blue(), "1s");
-    of_any.add("c1", &config).result();
+    let config = cluster.config_within("n1", &blue(), "1s");
+    cluster.add("c1", &config).result();
     let kinds = ["pools.ipam-delegated.io", "addresses.ipam-delegated.io"];
     cluster
         .api
         .kubectl(&[&["delete", "crd"], &kinds[..]].concat());
     let text = "the kinds of ipam-delegated.io/v1 are missing";
-    of_any.add("c2", &config).refused(11, text);
-    of_any.del("c1", &config).refused(11, text);
+    cluster.add("c2", &config).refused(11, text);
+    cluster.del("c1", &config).refused(11, text);
 }

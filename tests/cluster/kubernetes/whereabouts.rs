@@ -42,7 +42,6 @@ fn allocation(container: &str, pod: &str) -> Value {
 fn what_whereabouts_has_given_to_living_pods_is_claimed() {
     needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
     let cluster = Cluster::default();
-    let of_any: &dyn PoolCluster = &cluster;
     let kind = foreign_kind("ippools.whereabouts.cni.cncf.io", "v1alpha1", "IPPool");
     cluster.api.apply(&kind);
     cluster
@@ -82,7 +81,7 @@ fn what_whereabouts_has_given_to_living_pods_is_claimed() {
         ];
         let by = ["--kubeconfig", kubeconfig.to_str().unwrap()];
         let words = [&words[..], &by].concat();
-        let output = of_any.ipamctl("n1", &words).run();
+        let output = cluster.ipamctl("n1", &words).run();
         // What can't be imported is a finding.
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         let reasons = [
@@ -100,15 +99,15 @@ fn what_whereabouts_has_given_to_living_pods_is_claimed() {
         "10.40.0.5 n1/testnet/c5:net1",
         "10.40.0.7 n2/testnet/c7:net1",
     ];
-    assert_eq!(of_any.addresses(), held);
+    assert_eq!(cluster.addresses(), held);
     assert_eq!(count(&import(), "held"), 2);
     // The attachment's DEL, by the network's new configuration.
-    let mut config = of_any.config("n1", &json!([{"name": "lan"}]));
+    let mut config = cluster.config("n1", &json!([{"name": "lan"}]));
     config["prevResult"] = json!({"cniVersion": "1.1.0", "ips": [{"address": "10.40.0.5/24"}]});
-    of_any
+    cluster
         .alone("DEL", "c5", &config)
         .env("CNI_IFNAME", "net1")
         .run()
         .nothing();
-    assert_eq!(of_any.addresses(), &held[1..]);
+    assert_eq!(cluster.addresses(), &held[1..]);
 }

@@ -98,11 +98,6 @@ impl Cluster {
         *state = older;
         state.claims = claims;
     }
-
-    /// Puts an address there, as no rule does.
-    pub(crate) fn put(&self, held: Held) {
-        self.lock().addresses.insert(held.key.clone(), held);
-    }
 }
 
 impl State {
