@@ -47,12 +47,6 @@ fn given(daemon: &DockerDaemon, pool: &str, count: usize, threads: usize) -> Vec
     })
 }
 
-/// Gives a pool back.
-fn release_pool(daemon: &DockerDaemon, pool: &str) {
-    let released = daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
-    assert_eq!(released, json!({}));
-}
-
 #[test]
 fn identical_requests_have_identical_ids_as_in_add_release_pool_id() {
     let sandbox = Sandbox::default();
@@ -61,14 +55,14 @@ fn identical_requests_have_identical_ids_as_in_add_release_pool_id() {
     let part = || sub_pool(&daemon, "10.0.0.0/8", "10.0.0.0/16");
     let (first, of_part) = (whole(), part());
     assert!(first != of_part && of_part == part());
-    release_pool(&daemon, &of_part);
-    release_pool(&daemon, &first);
+    daemon.release_pool(&of_part);
+    daemon.release_pool(&first);
     // The pool of the part is still there, and the whole one is the same again.
     let ip = daemon.address(&of_part, "");
     daemon.release(&of_part, &ip);
     assert_eq!(whole(), first);
-    release_pool(&daemon, &of_part);
-    release_pool(&daemon, &first);
+    daemon.release_pool(&of_part);
+    daemon.release_pool(&first);
     assert_eq!(whole(), first);
     assert_eq!(daemon.pool("10.0.0.9/8", &json!({})), first);
     let six = || sub_pool(&daemon, "fd00:4::/64", "");
@@ -96,7 +90,7 @@ fn each_pool_is_released_as_in_remove_subnet() {
     let different: BTreeSet<&String> = pools.iter().collect();
     assert_eq!(different.len(), 5);
     for (i, pool) in pools.iter().enumerate() {
-        release_pool(&daemon, pool);
+        daemon.release_pool(pool);
         for kept in &pools[i + 1..] {
             let ip = daemon.address(kept, "");
             daemon.release(kept, &ip);
@@ -125,7 +119,7 @@ fn a_sub_pool_is_given_to_its_last_address() {
     let pool = sub_pool(&daemon, "172.28.0.0/16", "172.28.30.0/25");
     let all = given(&daemon, &pool, 128, 1);
     assert_eq!([&all[0], &all[127]], ["172.28.30.0", "172.28.30.127"]);
-    daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": pool}));
+    daemon.no_address(&pool, "");
     daemon.release(&pool, "172.28.30.97");
     assert_eq!(daemon.address(&pool, ""), "172.28.30.97");
     let pool = sub_pool(&daemon, "10.2.0.0/16", "10.2.2.0/24");

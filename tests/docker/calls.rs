@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use harness::{DockerDaemon, FakeDocker, Sandbox, repository};
+use harness::{DockerDaemon, FakeDocker, Sandbox, assert_has, repository};
 use serde_json::{Value, json};
 
 use harness::waiting::wait_for;
@@ -25,12 +25,6 @@ pub(crate) fn request_pool(daemon: &DockerDaemon, pool: &str, sub_pool: &str, v6
     let body =
         json!({"AddressSpace": LOCAL, "Pool": pool, "SubPool": sub_pool, "Options": {}, "V6": v6});
     daemon.call("/IpamDriver.RequestPool", &body).body
-}
-
-fn request_gateway(daemon: &DockerDaemon, pool: &str, ip: &str) -> Value {
-    let options = json!({"RequestAddressType": "com.docker.network.gateway"});
-    let body = json!({"PoolID": pool, "Address": ip, "Options": options});
-    daemon.call("/IpamDriver.RequestAddress", &body).body
 }
 
 /// Checks that all is released once Docker is asked, which has no network.
@@ -96,30 +90,26 @@ fn a_gateway_is_reserved_and_nobody_elses() {
     let daemon = start(&sandbox);
     let pool = daemon.pool("10.9.0.0/29", &json!({}));
     for asked in ["", "10.9.0.1"] {
-        let answer = request_gateway(&daemon, &pool, asked);
+        let answer = daemon.gateway(&pool, asked);
         assert_eq!(answer["Address"], "10.9.0.1/29");
     }
-    let body = json!({"PoolID": pool, "Address": "10.9.0.1"});
-    let refused = daemon.err("/IpamDriver.RequestAddress", &body);
+    let refused = daemon.no_address(&pool, "10.9.0.1");
     assert!(refused.ends_with("10.9.0.1 is a gateway"), "{refused}");
     // Two networks of one subnet, such as macvlan's on two parents.
     let part = request_pool(&daemon, "10.9.0.0/29", "10.9.0.0/30", false);
     let part = part["PoolID"].as_str().unwrap();
-    assert_eq!(
-        request_gateway(&daemon, part, "10.9.0.6")["Address"],
-        "10.9.0.6/29"
-    );
+    assert_eq!(daemon.gateway(part, "10.9.0.6")["Address"], "10.9.0.6/29");
     let given: Vec<String> = [part, part, &pool, &pool]
         .iter()
         .map(|pool| daemon.address(pool, ""))
         .collect();
     assert_eq!(given, ["10.9.0.2", "10.9.0.3", "10.9.0.4", "10.9.0.5"]);
-    let refused = daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": pool}));
-    assert!(
-        refused.contains("pool 10.9.0.0/29: no address left: all 6 are reserved"),
-        "{refused}"
+    let refused = daemon.no_address(&pool, "");
+    assert_has(
+        &refused,
+        ["pool 10.9.0.0/29: no address left: all 6 are reserved"],
     );
-    assert!(request_gateway(&daemon, part, "10.9.0.4")["Err"].is_string());
+    assert!(daemon.gateway(part, "10.9.0.4")["Err"].is_string());
     // Another network may have it, so Docker is asked.
     daemon.release(part, "10.9.0.6");
     assert!(sandbox.reserved("docker").contains(&"10.9.0.6".to_owned()));
@@ -135,23 +125,20 @@ fn a_gateway_is_held_for_its_subnet_whatever_the_pools_also_by_the_next_daemon()
     let other = daemon.pool("10.9.0.0/24", &json!({"team": "shop"}));
     assert!(part != pool && other != pool);
     let both = |daemon: &DockerDaemon, pool: &str| {
-        let given = request_gateway(daemon, pool, "10.9.0.1");
+        let given = daemon.gateway(pool, "10.9.0.1");
         assert_eq!(given["Address"], "10.9.0.1/24");
         assert_eq!(sandbox.reserved("docker"), ["10.9.0.1"]);
     };
     both(&daemon, &pool);
     both(&daemon, part);
     daemon.release(&pool, "10.9.0.1");
-    daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
+    daemon.release_pool(&pool);
     both(&daemon, &other);
     daemon.kill();
     let daemon = start(&sandbox);
     both(&daemon, &pool);
     // The networks with a part have another address by default, as with Docker's own driver.
-    assert_eq!(
-        request_gateway(&daemon, part, "")["Address"],
-        "10.9.0.128/24"
-    );
+    assert_eq!(daemon.gateway(part, "")["Address"], "10.9.0.128/24");
     // Docker has a network of the subnet with the first gateway.
     daemon.kill();
     let config = json!([{"Subnet": "10.9.0.0/24", "Gateway": "10.9.0.1"}]);
@@ -170,7 +157,7 @@ fn a_gateway_that_is_requested_twice_at_once_is_given_twice() {
     let daemon = start(&sandbox);
     let pool = daemon.pool("10.9.0.0/24", &json!({}));
     std::thread::scope(|scope| {
-        let request = || request_gateway(&daemon, &pool, "")["Address"].clone();
+        let request = || daemon.gateway(&pool, "")["Address"].clone();
         let running: Vec<_> = (0..20).map(|_| scope.spawn(request)).collect();
         for thread in running {
             assert_eq!(thread.join().unwrap(), "10.9.0.1/24");
@@ -189,10 +176,10 @@ fn the_claim_of_a_chosen_subnet_outlives_a_network_that_requests_the_subnet() {
     let given = [chosen, &other].map(|pool| daemon.address(pool, ""));
     assert_eq!(given, ["10.201.0.1", "10.201.0.2"]);
     daemon.release(&other, "10.201.0.2");
-    daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": other}));
+    daemon.release_pool(&other);
     assert_eq!(sandbox.reserved("docker"), ["10.201.0.0", "10.201.0.1"]);
     daemon.release(chosen, "10.201.0.1");
-    daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": chosen}));
+    daemon.release_pool(&chosen);
     assert_swept(&sandbox, daemon);
 }
 
@@ -203,10 +190,10 @@ fn a_failed_creation_of_a_network_leaves_only_what_docker_is_asked_about() {
     let _docker = FakeDocker::start(&sandbox, [].into());
     for _ in 0..2 {
         let pool = daemon.pool("10.9.0.0/24", &json!({}));
-        request_gateway(&daemon, &pool, "10.9.0.254");
+        daemon.gateway(&pool, "10.9.0.254");
         // An auxiliary address. Docker fails at another one, and only gives the pool back.
         assert_eq!(daemon.address(&pool, "10.9.0.7"), "10.9.0.7");
-        daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
+        daemon.release_pool(&pool);
         assert_eq!(sandbox.reserved("docker"), ["10.9.0.254", "10.9.0.7"]);
     }
 }
@@ -220,22 +207,19 @@ fn a_gateway_that_no_container_could_use_or_that_takes_all_is_refused() {
         ("10.9.0.0", "network's own address of 10.9.0.0/24"),
         ("10.9.0.255", "broadcast address of 10.9.0.0/24"),
     ] {
-        let refused = request_gateway(&daemon, &pool, ip);
+        let refused = daemon.gateway(&pool, ip);
         let said = refused["Err"].as_str().unwrap();
         assert!(said.contains(ip) && said.contains(why), "{said}");
     }
     let alone = request_pool(&daemon, "10.9.1.0/24", "10.9.1.1/32", false);
     let alone = alone["PoolID"].as_str().unwrap();
     for ip in ["", "10.9.1.1"] {
-        let refused = request_gateway(&daemon, alone, ip);
+        let refused = daemon.gateway(alone, ip);
         let said = refused["Err"].as_str().unwrap();
-        assert!(
-            said.contains("only address of the SubPool 10.9.1.1/32"),
-            "{said}"
-        );
+        assert_has(&said, ["only address of the SubPool 10.9.1.1/32"]);
     }
     // With another gateway, one address is free.
-    let given = request_gateway(&daemon, alone, "10.9.1.254");
+    let given = daemon.gateway(alone, "10.9.1.254");
     assert_eq!(given["Address"], "10.9.1.254/24");
     assert_eq!(daemon.address(alone, ""), "10.9.1.1");
 }
@@ -249,17 +233,11 @@ fn an_address_is_any_of_the_sub_pool_or_the_requested_one_of_the_pool() {
     assert_eq!(daemon.address(pool, ""), "10.9.5.8");
     assert_eq!(daemon.address(pool, "10.9.5.10"), "10.9.5.10");
     assert_eq!(daemon.address(pool, "10.9.77.7"), "10.9.77.7");
-    let request = |ip: &str| {
-        daemon.err(
-            "/IpamDriver.RequestAddress",
-            &json!({"PoolID": pool, "Address": ip}),
-        )
-    };
+    let request = |ip: &str| daemon.no_address(pool, ip);
     assert!(request("10.9.77.7").contains("10.9.77.7"));
     // A pool that overlaps shares the addresses.
     let part = daemon.pool("10.9.5.0/24", &json!({}));
-    let shared = json!({"PoolID": part, "Address": "10.9.5.8"});
-    daemon.err("/IpamDriver.RequestAddress", &shared);
+    daemon.no_address(&part, "10.9.5.8");
     assert_eq!(
         request("10.8.0.1"),
         "Address: 10.8.0.1 is not in the pool 10.9.0.0/16"
@@ -299,21 +277,16 @@ fn addresses_are_remembered_over_sigkill() {
     let sandbox = Sandbox::default();
     let daemon = start(&sandbox);
     let pool = daemon.pool("10.9.0.0/29", &json!({"team": "shop"}));
-    request_gateway(&daemon, &pool, "10.9.0.6");
+    daemon.gateway(&pool, "10.9.0.6");
     assert_eq!(daemon.address(&pool, ""), "10.9.0.1");
     daemon.kill();
     let daemon = start(&sandbox);
     assert_eq!(daemon.address(&pool, ""), "10.9.0.2");
-    assert!(
-        sandbox
-            .docker_contents("addresses")
-            .concat()
-            .contains("web")
-    );
+    assert_has(&sandbox.docker_contents("addresses").concat(), ["web"]);
     for ip in ["10.9.0.1", "10.9.0.2", "10.9.0.6"] {
         daemon.release(&pool, ip);
     }
-    daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
+    daemon.release_pool(&pool);
     assert_eq!(sandbox.reserved("docker"), ["10.9.0.6"]);
     assert_swept(&sandbox, daemon);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use harness::{DockerDaemon, Sandbox, needs};
+use harness::{DockerDaemon, Sandbox, assert_has, needs};
 use serde_json::{Value, json};
 
 /// A sandbox with a network configuration of this name and `ipam` section.
@@ -79,7 +79,7 @@ fn a_docker_and_a_cni_network_on_one_pool_never_share_an_address() {
         assert_eq!(pools.len(), 1, "{pools:?}");
         // The last address is Docker's or the CNI network's; then the pool is full.
         of_docker.push(daemon.address(&pool, ""));
-        let full = daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": pool}));
+        let full = daemon.no_address(&pool, "");
         assert!(full.contains("all 61 are reserved"), "{full}");
         assert!(!call("ADD", 99).run().status.success());
         // Neither releases the other's address.
@@ -164,12 +164,7 @@ fn rules_choose_by_the_networks_options_and_each_family_is_a_pool() {
         .call("ipam-delegated", "ADD", &config)
         .env("CNI_ARGS", "IgnoreUnknown=1;team=shop");
     assert_eq!(by_cni.run().ips()[0], "10.9.1.11");
-    let gateway = json!({"RequestAddressType": "com.docker.network.gateway"});
-    let body = json!({"PoolID": v4, "Address": "", "Options": gateway});
-    assert_eq!(
-        daemon.ok("/IpamDriver.RequestAddress", &body)["Address"],
-        "10.9.1.254/24"
-    );
+    assert_eq!(daemon.gateway(&v4, "")["Address"], "10.9.1.254/24");
     let given = [
         (&v4, "10.9.1.10"),
         (&v4, "10.9.1.7"),
@@ -200,17 +195,12 @@ fn a_pool_without_a_gateway_is_refused_by_name_if_docker_needs_one() {
     let (sandbox, _) = sandbox("flat", &chain("ipam-ds-ranges", ranges));
     let daemon = DockerDaemon::start(&sandbox, &[]);
     let pool = daemon.pool("", &on("flat"));
-    let gateway = json!({"RequestAddressType": "com.docker.network.gateway"});
-    let body = |ip: &str| json!({"PoolID": pool, "Address": ip, "Options": gateway});
-    let refused = daemon.err("/IpamDriver.RequestAddress", &body(""));
-    assert!(
-        refused.contains("conflist flat has the gateway \"none\", and Docker needs one"),
-        "{refused}"
-    );
+    let refused = daemon.gateway(&pool, "");
+    let why = "conflist flat has the gateway \"none\", and Docker needs one";
+    assert_has(refused["Err"].as_str().unwrap(), [why]);
     // Docker asks for none for an internal network, and a person may choose one.
     assert_eq!(daemon.address(&pool, ""), "10.9.0.1");
-    let chosen = daemon.ok("/IpamDriver.RequestAddress", &body("10.9.0.6"));
-    assert_eq!(chosen["Address"], "10.9.0.6/29");
+    assert_eq!(daemon.gateway(&pool, "10.9.0.6")["Address"], "10.9.0.6/29");
 }
 
 #[test]
@@ -243,10 +233,7 @@ fn a_subnet_of_dockers_goes_into_the_chain_or_is_one_that_it_has() {
     assert_eq!(sandbox.reserved("web").len(), 3);
     // Two ranges of one configuration must not overlap.
     let refused = request("10.9.4.0/24", "");
-    assert!(
-        refused["Err"].as_str().unwrap().contains("overlaps"),
-        "{refused}"
-    );
+    assert_has(&refused["Err"].as_str().unwrap(), ["overlaps"]);
 }
 
 #[test]
@@ -285,7 +272,7 @@ fn a_change_of_the_configuration_reaches_the_pools_that_name_it() {
     // The requested subnet is the same pool.
     assert_eq!(daemon.pool("10.9.0.0/24", &on("web")), pool);
     assert_eq!(daemon.address(&pool, ""), "10.9.0.2");
-    daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": pool}));
+    daemon.no_address(&pool, "");
     edit(&ranges("10.9.0.9"));
     assert_eq!(daemon.address(&pool, ""), "10.9.0.3");
     assert_eq!(daemon.pool("", &on("web")), pool);
@@ -300,7 +287,7 @@ fn a_change_of_the_configuration_reaches_the_pools_that_name_it() {
     edit(&json!({"type": "host-local", "delegates": null}));
     daemon.release(&pool, "10.9.0.3");
     fs::write(&file, "{").unwrap();
-    let refused = daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": pool}));
+    let refused = daemon.no_address(&pool, "");
     assert!(refused.contains("10.conflist: EOF"), "{refused}");
     fs::remove_file(&file).unwrap();
     daemon.release(&pool, "10.9.0.2");
@@ -328,7 +315,7 @@ fn an_allocator_without_a_selector_needs_the_subnet() {
     let pool = daemon.pool("10.9.0.0/24", &on("web"));
     assert_eq!(daemon.address(&pool, ""), "10.9.0.77");
     let other = daemon.pool("10.10.0.0/24", &on("web"));
-    let refused = daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": other}));
+    let refused = daemon.no_address(&other, "");
     assert!(
         refused.ends_with("the chain gave no address of it"),
         "{refused}"

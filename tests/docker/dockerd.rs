@@ -11,8 +11,8 @@ mod swarm;
 use std::collections::BTreeSet;
 use std::fs;
 
-use harness::Dockerd;
 use harness::cni_network::{configure_plugins, ipam};
+use harness::{Dockerd, assert_has};
 use serde_json::{Value, json};
 
 const CREATE: [&str; 3] = ["network", "create", "--ipam-driver=ipam-delegated"];
@@ -114,10 +114,7 @@ fn networks_have_what_they_ask_for() {
     create(&docker, "six", &["--ipv6", "--subnet=fd00:88::/64"]);
     docker.run("six", "c6", &[]);
     let inside = docker.says("exec c6 /bin/ip addr");
-    assert!(
-        inside.contains("inet 10.201.1.2/24") && inside.contains("inet6 fd00:88::2/64"),
-        "{inside}"
-    );
+    assert_has(&inside, ["inet 10.201.1.2/24", "inet6 fd00:88::2/64"]);
     create(&docker, "inner", &["--internal", "--subnet=10.90.0.0/24"]);
     docker.run("inner", "i1", &[]);
     docker.run("inner", "i2", &[]);

@@ -168,7 +168,7 @@ impl Setting {
         for ip in ["10.9.0.1", "10.9.0.2", "10.9.0.3"] {
             daemon.release(&self.pool, ip);
         }
-        daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": self.pool}));
+        daemon.release_pool(&self.pool);
         // The gateway, once Docker is asked.
         wait_until_equal(|| self.reserved(), [""; 0]);
         wait_for(|| self.records().is_empty());

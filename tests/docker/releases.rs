@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 
 use harness::{DockerDaemon, Node, Sandbox, needs};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::json;
 
 use harness::cni_network::{configure_plugins, ipam};
@@ -62,7 +62,7 @@ fn a_release_that_fails_is_tried_again_though_the_network_is_gone() {
         let refused = daemon.err("/IpamDriver.ReleaseAddress", &release);
         assert!(refused.ends_with("last: not now"), "{refused}");
     }
-    daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
+    daemon.release_pool(&pool);
     daemon.release(&pool, "10.9.0.99");
     daemon.kill();
     let daemon = DockerDaemon::start(&sandbox, &[]);
@@ -89,7 +89,7 @@ fn what_a_failed_add_could_not_undo_is_released_later() {
     daemon.err("/IpamDriver.RequestAddress", &request);
     assert_eq!(sandbox.docker_files("addresses").len(), 1);
     end(&sandbox, "fail-DEL");
-    daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
+    daemon.release_pool(&pool);
     wait_until_empty(&sandbox, "web");
 }
 
@@ -124,8 +124,7 @@ fn a_plugin_that_hangs_in_an_endpoints_del_delays_no_release_of_a_pool() {
         }
         let records = || sandbox.docker_contents("endpoints").concat();
         wait_until_equal(|| records().matches("\"deleting\"").count(), 2);
-        let id = i32::try_from(daemon.id()).unwrap();
-        kill_process(Pid::from_raw(id).unwrap(), Signal::KILL).unwrap();
+        daemon.signal(Signal::KILL);
     });
     // What hangs is ended with the daemon; the next one repeats it, and hangs again.
     drop(daemon);
@@ -157,12 +156,11 @@ fn a_delegate_that_hangs_keeps_only_its_own_pool_waiting() {
         let other = daemon.pool("10.10.0.0/24", &json!({}));
         assert_eq!(daemon.address(&other, ""), "10.10.0.1");
         daemon.release(&other, "10.10.0.1");
-        daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": other}));
+        daemon.release_pool(&other);
         // The release of the pool and the end of the daemon aren't delayed, either.
         let release = json!({"PoolID": pool});
         daemon.ok("/IpamDriver.ReleasePool", &release);
-        let id = i32::try_from(daemon.id()).unwrap();
-        kill_process(Pid::from_raw(id).unwrap(), Signal::TERM).unwrap();
+        daemon.signal(Signal::TERM);
         let socket = sandbox.docker_socket();
         wait_for(|| UnixStream::connect(&socket).is_err());
     });

@@ -188,8 +188,7 @@ fn sigterm_ends_the_daemon_after_the_calls_that_are_running() {
         lock,
         stream,
     } = Waiting::start(|_| ());
-    let pid = Pid::from_raw(i32::try_from(daemon.id()).unwrap()).unwrap();
-    kill_process(pid, Signal::TERM).unwrap();
+    daemon.signal(Signal::TERM);
     wait_for(|| !sandbox.docker_socket().exists());
     drop(lock);
     assert_eq!(

@@ -17,9 +17,7 @@ fn killed() -> Sandbox {
     let sandbox = Sandbox::default();
     let daemon = DockerDaemon::start(&sandbox, &[]);
     let pool = docker_pool("10.9.0.0/24");
-    let options = json!({"RequestAddressType": "com.docker.network.gateway"});
-    let gateway = json!({"PoolID": pool, "Address": GATEWAY, "Options": options});
-    daemon.ok("/IpamDriver.RequestAddress", &gateway);
+    assert_eq!(daemon.gateway(&pool, GATEWAY)["Address"], "10.9.0.1/24");
     for ip in ["10.9.0.2", "10.9.0.3"] {
         assert_eq!(daemon.address(&pool, ""), ip);
     }
@@ -75,7 +73,7 @@ fn what_is_younger_is_kept_by_its_record_though_the_daemon_starts_again() {
     let pool = docker_pool("10.9.0.0/24");
     // The sweep after a release of another pool comes later, too.
     let other = docker_pool("10.8.0.0/24");
-    daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": other}));
+    daemon.release_pool(&other);
     assert_eq!(daemon.address(&pool, ""), "10.9.0.4");
     assert_eq!(sandbox.reserved("docker").len(), 4);
 }
@@ -124,8 +122,7 @@ fn an_address_that_is_requested_again_is_refused_if_docker_never_answers() {
     // It accepts connections, and answers none.
     let _docker = UnixListener::bind(sandbox.docker_api()).unwrap();
     let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
-    let request = json!({"PoolID": docker_pool("10.9.0.0/24"), "Address": "10.9.0.2"});
-    let refused = daemon.err("/IpamDriver.RequestAddress", &request);
+    let refused = daemon.no_address(&docker_pool("10.9.0.0/24"), "10.9.0.2");
     assert!(refused.contains("already in use"), "{refused}");
     assert_eq!(sandbox.reserved("docker").len(), 3);
 }
@@ -142,8 +139,7 @@ fn a_record_that_cannot_be_read_keeps_its_address() {
     let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
     let pool = docker_pool("10.9.0.0/24");
     wait_until_equal(|| sandbox.reserved("docker"), [GATEWAY, "10.9.0.2"]);
-    let refused = json!({"PoolID": pool, "Address": "10.9.0.2"});
-    daemon.err("/IpamDriver.RequestAddress", &refused);
+    daemon.no_address(&pool, "10.9.0.2");
     // Once it can be read, Docker can release it.
     fs::write(record, whole).unwrap();
     daemon.release(&pool, "10.9.0.2");

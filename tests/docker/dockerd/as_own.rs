@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::thread;
 
-use harness::{Dockerd, KUBERNETES_PROGRAMS, is_in_turn, kubernetes_programs, needs};
+use harness::{Dockerd, KUBERNETES_PROGRAMS, assert_has, is_in_turn, kubernetes_programs, needs};
 use serde_json::json;
 
 use crate::dockerd::{create, create_cni, reserved};
@@ -119,10 +119,7 @@ fn a_container_with_a_fixed_address_starts_though_its_release_was_missed(docker:
     docker.kill_daemon();
     docker.start_daemon();
     let said = docker.refuses("run --rm --network=net --ip=10.88.0.51 test /bin/true");
-    assert!(
-        said.contains("Address already in use: 10.88.0.51"),
-        "{said}"
-    );
+    assert_has(&said, ["Address already in use: 10.88.0.51"]);
 }
 
 #[test]

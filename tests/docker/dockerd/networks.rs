@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use harness::{Dockerd, needs};
+use harness::{Dockerd, assert_has, needs};
 use serde_json::{Value, json};
 
 use crate::dockerd::{create_cni, reserved};
@@ -55,30 +55,33 @@ fn a_network_without_addresses_of_dockers_has_the_configurations() {
         ["10.95.0.2", "10.95.0.3"]
     );
     let inside = docker.says("exec c1 /bin/ip addr");
-    for expected in [
-        "eth0",
-        "mtu 1400",
-        "inet 10.95.0.2/24",
-        "inet6 fd00:95::2/64",
-    ] {
-        assert!(inside.contains(expected), "{expected}: {inside}");
-    }
+    assert_has(
+        &inside,
+        [
+            "eth0",
+            "mtu 1400",
+            "inet 10.95.0.2/24",
+            "inet6 fd00:95::2/64",
+        ],
+    );
     // No other interface: Docker adds none for outgoing traffic.
     assert!(!inside.contains("eth1"), "{inside}");
     let routes = docker.says("exec c1 /bin/ip route");
-    for expected in [
-        "default via 10.95.0.1 dev eth0",
-        "10.123.0.0/16 via 10.95.0.9 dev eth0",
-    ] {
-        assert!(routes.contains(expected), "{expected}: {routes}");
-    }
+    assert_has(
+        &routes,
+        [
+            "default via 10.95.0.1 dev eth0",
+            "10.123.0.0/16 via 10.95.0.9 dev eth0",
+        ],
+    );
     let routes = docker.says("exec c1 /bin/ip -6 route");
-    for expected in [
-        "default via fd00:95::1 dev eth0",
-        "fd00:123::/48 via fd00:95::9 dev eth0",
-    ] {
-        assert!(routes.contains(expected), "{expected}: {routes}");
-    }
+    assert_has(
+        &routes,
+        [
+            "default via fd00:95::1 dev eth0",
+            "fd00:123::/48 via fd00:95::9 dev eth0",
+        ],
+    );
     docker.ping("c1", "10.95.0.3");
     docker.ping("c1", "10.95.0.1");
     let format = "{{json .NetworkSettings.Networks.net}}";
@@ -187,10 +190,7 @@ fn what_cannot_be_plumbed_is_refused_and_leaves_nothing() {
     assert_nothing_left(docker);
     fs::remove_file(docker.sandbox.plugins().join("fails")).unwrap();
     let said = docker.refuses("run --rm --network=net test /bin/true");
-    assert!(
-        said.contains("network web: fails: no such plugin in"),
-        "{said}"
-    );
+    assert_has(&said, ["network web: fails: no such plugin in"]);
     assert_nothing_left(docker);
     fs::write(&file, list).unwrap();
     docker.says("run --rm --network=net test /bin/ping -c1 10.95.0.1");
