@@ -15,7 +15,7 @@ pub(crate) mod lock;
 mod lock_holders;
 mod namespace;
 mod own_record;
-pub(crate) mod state_dir;
+mod state_dir;
 mod unfinished;
 
 pub use attachment_record::{AttachmentRecord, RecordState, RecordedDelegate};

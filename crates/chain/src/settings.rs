@@ -6,7 +6,7 @@ use std::time::Duration;
 use cni::{DelegateName, Environment, Error, NetworkConfig, Object};
 use serde::Deserialize;
 
-use crate::record::state_dir;
+use crate::record::{STATE_DIR, state_dir};
 
 /// The settings of a chain.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ impl Settings {
             delegates: delegates(&ipam)?,
             timeout: ipam.duration("ipam", "delegateTimeout")?,
             answer: ipam.read("ipam", "result")?.unwrap_or_default(),
-            state_dir: state_dir::of_ipam(environment, &ipam)?,
+            state_dir: state_dir(&ipam, environment)?,
         })
     }
 
@@ -61,12 +61,12 @@ impl Settings {
     ) -> Result<Self, Error> {
         let ipam = usable(config.ipam());
         let delegates = usable(delegates(&ipam));
-        let state_dir = state_dir::of_ipam(environment, &ipam).or_else(|error| {
+        let state_dir = state_dir(&ipam, environment).or_else(|error| {
             if delegates.is_empty() {
                 return Err(error);
             }
             warn_of_setting(&error);
-            Ok(state_dir::STATE_DIR.into())
+            Ok(STATE_DIR.into())
         })?;
         Ok(Self {
             delegates,
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(names, ["ipam-ds-ranges", "host-local", "ipam-ds-ranges"]);
         assert_eq!(settings.timeout, None);
         assert_eq!(settings.answer, AnswerMode::Last);
-        assert_eq!(settings.state_dir, PathBuf::from(state_dir::STATE_DIR));
+        assert_eq!(settings.state_dir, PathBuf::from(STATE_DIR));
     }
 
     #[test]

@@ -55,6 +55,6 @@ fn configured_folders(conf_dirs: &[PathBuf]) -> BTreeSet<PathBuf> {
     let ours = plugins.filter(|plugin| plugin.ipam_type() == Some("ipam-delegated"));
     let default = NetworkConfig::parse(br#"{"cniVersion":"1.0.0","name":"n","ipam":{}}"#.to_vec());
     let configs = ours.map(|plugin| plugin.request).chain(default.ok());
-    let folders = configs.filter_map(|config| state_dir(&config, &environment).ok());
+    let folders = configs.filter_map(|config| state_dir(&config.ipam().ok()?, &environment).ok());
     folders.collect()
 }

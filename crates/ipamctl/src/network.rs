@@ -103,7 +103,7 @@ impl Network {
             delegates: delegates.unwrap_or_default(),
             is_host_local,
             data_dir: DATA_DIR.into(),
-            state_dir: state_dir(&config, environment)?,
+            state_dir: state_dir(&ipam, environment)?,
             config,
         };
         // An allocator that isn't ours may mean anything by this key.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cni::{Environment, Error, NetworkConfig, Object};
+use cni::{Environment, Error, Object};
 
 /// The default folder of the records.
 pub const STATE_DIR: &str = "/var/lib/cni/ipam-delegated";
@@ -10,17 +10,12 @@ pub const STATE_DIR: &str = "/var/lib/cni/ipam-delegated";
 /// Variable that names another default folder of the records.
 const VARIABLE: &str = "IPAM_DELEGATED_STATE_DIR";
 
-/// The folder of the records of this configuration: `ipam.stateDir` or its default.
+/// The folder of the records of an `ipam` section: `stateDir` or its default.
 ///
 /// # Errors
 ///
 /// Code 7 for a relative path, code 4 for one in the environment.
-pub fn state_dir(config: &NetworkConfig, environment: &Environment) -> Result<PathBuf, Error> {
-    of_ipam(environment, &config.ipam()?)
-}
-
-/// `ipam.stateDir`, or its default.
-pub(crate) fn of_ipam(environment: &Environment, ipam: &Object) -> Result<PathBuf, Error> {
+pub fn state_dir(ipam: &Object, environment: &Environment) -> Result<PathBuf, Error> {
     if let Some(path) = ipam.absolute_path("ipam", "stateDir")? {
         return Ok(path);
     }
@@ -45,7 +40,7 @@ mod tests {
         let config = config(r#","ipam":{"delegates":["p"]}"#);
         let of = |path: &str| {
             let environment = Environment::default().with("IPAM_DELEGATED_STATE_DIR", path);
-            state_dir(&config, &environment)
+            state_dir(&config.ipam().unwrap(), &environment)
         };
         assert_eq!(of("/records").unwrap(), Path::new("/records"));
         let refused = of("records").unwrap_err();
