@@ -14,7 +14,6 @@ mod plugins;
 mod process;
 mod process_group;
 mod search_path;
-mod tool;
 mod version_negotiation;
 
 pub use deadline::Deadline;
@@ -27,4 +26,4 @@ pub(crate) use delegate_call::DelegateCall;
 pub(crate) use delegates::{Delegates, TimeLimits};
 pub(crate) use outcome::Kind;
 pub(crate) use process::{InheritedLock, ProcessRun};
-pub(crate) use version_negotiation::{CommonVersions, supported_versions};
+pub(crate) use version_negotiation::supported_versions;

@@ -10,7 +10,7 @@ use cni::{
     LinkedPlugin, NetworkConfig, code,
 };
 
-use crate::call::{CommonVersions, Delegates, Plugins};
+use crate::call::{Delegates, Plugins};
 use crate::record::MOST_FOR_LOCK;
 use crate::settings::AnswerMode;
 
@@ -115,7 +115,7 @@ impl Script {
     pub(crate) fn run<T>(
         &self,
         names: &[DelegateName],
-        f: impl FnOnce(&Delegates<'_, '_>, &mut CommonVersions) -> T,
+        f: impl FnOnce(&Delegates<'_, '_>) -> T,
     ) -> T {
         let installed = names
             .iter()
@@ -130,7 +130,7 @@ impl Script {
             cancellation: Some(self),
             ..Delegates::new(&plugins, environment)
         };
-        f(&delegates, &mut CommonVersions::default())
+        f(&delegates)
     }
 }
 

@@ -12,7 +12,6 @@ use crate::call::outcome::{Failure, Outcome};
 use crate::call::output::StderrTail;
 use crate::call::plugins::{InstalledPlugin, Plugins};
 use crate::call::process::{InheritedLock, ProcessRun};
-use crate::call::version_negotiation::CommonVersions;
 
 /// The longest that a delegate's DEL within an ADD may take without `delegateTimeout`: it can't
 /// be cancelled, and may wait for a lock. If it fails, the attachment stays recorded.
@@ -84,7 +83,8 @@ impl<'a, 'p> Delegates<'a, 'p> {
 
     /// Runs a delegate. One that may be too old for the network's version is asked for its
     /// versions, and run again.
-    pub(crate) fn run(&self, call: &DelegateCall<'_>, versions: &mut CommonVersions) -> Outcome {
+    pub(crate) fn run(&self, call: &DelegateCall<'_>) -> Outcome {
+        let versions = &self.plugins.versions;
         versions.run(call, &mut |call| self.run_once(call))
     }
 

@@ -39,10 +39,10 @@ pub(crate) enum Kind {
     /// It succeeded, but printed nothing where an answer is required.
     NoAnswer,
     /// Its process group was terminated by this process.
-    Terminated(Reason),
+    Terminated,
     /// It has failed by itself after its time, or in a call that was cancelled; or it was not
     /// started in such a call.
-    GaveUp(Reason),
+    GaveUp,
 }
 
 /// A reason to terminate a delegate.
@@ -153,13 +153,13 @@ impl Failure {
         // A cancelled delegate hasn't failed: its stderr explains nothing.
         let is_cancelled = matches!(reason, Reason::Cancelled);
         let stderr = if is_cancelled { "" } else { stderr };
-        Self::new(Kind::Terminated(reason), code, msg).with_output("stderr", stderr)
+        Self::new(Kind::Terminated, code, msg).with_output("stderr", stderr)
     }
 
     /// The failure of a delegate of a cancelled call.
     pub(crate) fn cancelled() -> Self {
         let msg = "gave up, since the call was cancelled";
-        Self::new(Kind::GaveUp(Reason::Cancelled), code::INTERRUPTED, msg)
+        Self::new(Kind::GaveUp, code::INTERRUPTED, msg)
     }
 
     /// Makes it the failure of a delegate of a cancelled call. Its cause counts no more, except that
@@ -171,15 +171,14 @@ impl Failure {
         let was_killed = self.is_killed();
         *self = Self::cancelled();
         if was_killed {
-            self.kind = Kind::Terminated(Reason::Cancelled);
+            self.kind = Kind::Terminated;
         }
     }
 
     /// A linked delegate that has given up when its time was over.
     pub(crate) fn timed_out(limit: Duration) -> Self {
         let msg = format!("did not end within {limit:?}, and gave up");
-        let kind = Kind::GaveUp(Reason::TimedOut(limit));
-        Self::new(kind, code::TRY_AGAIN_LATER, msg)
+        Self::new(Kind::GaveUp, code::TRY_AGAIN_LATER, msg)
     }
 
     /// A delegate that was not started, since the time for all is over.
@@ -208,21 +207,18 @@ impl Failure {
 
     /// True if the call was cancelled.
     pub(crate) fn is_cancellation(&self) -> bool {
-        matches!(
-            self.kind,
-            Kind::Terminated(Reason::Cancelled) | Kind::GaveUp(Reason::Cancelled)
-        )
+        matches!(self.kind, Kind::Terminated | Kind::GaveUp) && self.error.code == code::INTERRUPTED
     }
 
     /// True if it was killed, by the chain or by anybody else: it may have reserved something, and
     /// processes that it has started may still be at work.
     pub(crate) fn is_killed(&self) -> bool {
-        self.is_terminated() || self.error.code == code::DELEGATE_KILLED
+        matches!(self.kind, Kind::Terminated) || self.error.code == code::DELEGATE_KILLED
     }
 
-    /// True if the chain has terminated its process group.
-    pub(crate) fn is_terminated(&self) -> bool {
-        matches!(self.kind, Kind::Terminated(_))
+    /// True if it may hold an address even if its DEL succeeds.
+    pub(crate) fn is_outcome_unknown(&self) -> bool {
+        self.is_killed() || matches!(self.error.code, code::UNKNOWN_OUTCOME | code::INTERNAL)
     }
 
     /// The failure as a CNI error: the delegate's own if it gave one.

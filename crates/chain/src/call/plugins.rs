@@ -7,6 +7,7 @@ use cni::{DelegateName, Environment, Error, LinkedPlugin};
 
 use crate::call::outcome::Failure;
 use crate::call::search_path::SearchPath;
+use crate::call::version_negotiation::CommonVersions;
 
 /// The linked plugin that a path leads to, if it is the process's own executable by the name of this
 /// plugin.
@@ -17,6 +18,8 @@ pub struct Plugins<'a> {
     search_path: SearchPath,
     by_name: &'a [&'a dyn LinkedPlugin],
     own_executable: Option<OwnExecutable<'a>>,
+    /// The versions of those that are too old for the network's.
+    pub(crate) versions: CommonVersions,
 }
 
 /// A plugin that was found.
@@ -48,6 +51,7 @@ impl<'a> Plugins<'a> {
             search_path: SearchPath::from_environment(environment)?,
             by_name: &[],
             own_executable: None,
+            versions: CommonVersions::default(),
         })
     }
 

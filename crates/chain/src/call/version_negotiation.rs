@@ -2,6 +2,7 @@
 //! that both support.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use cni::{Command, DelegateName, IpamResult, JsonOutput, Object, SpecVersion, code};
@@ -13,15 +14,15 @@ use crate::call::outcome::{Failure, Kind, Outcome};
 type RunOnce<'a> = &'a mut dyn FnMut(&DelegateCall<'_>) -> Outcome;
 
 /// The highest common version of each delegate that was asked for its versions; `None` if there is
-/// none. No delegate is asked twice within a call of the chain.
+/// none. No delegate is asked twice by one chain.
 #[derive(Default)]
-pub(crate) struct CommonVersions(HashMap<DelegateName, Option<SpecVersion>>);
+pub(crate) struct CommonVersions(RefCell<HashMap<DelegateName, Option<SpecVersion>>>);
 
 impl CommonVersions {
     /// Runs a delegate, with the network's version unless it is known to be too old for it. If it
     /// seems so by its failure, it is asked for its versions, and run again.
-    pub(crate) fn run(&mut self, call: &DelegateCall<'_>, run: RunOnce<'_>) -> Outcome {
-        let known = self.0.get(call.name).copied();
+    pub(crate) fn run(&self, call: &DelegateCall<'_>, run: RunOnce<'_>) -> Outcome {
+        let known = self.0.borrow().get(call.name).copied();
         let is_older = |version: &SpecVersion| *version < call.config.version();
         if let Some(version) = known.flatten().filter(is_older) {
             return run_in(version, call, run);
@@ -33,7 +34,7 @@ impl CommonVersions {
             _ => return outcome,
         }
         let version = highest_common_version(call, run);
-        self.0.insert(call.name.clone(), version);
+        self.0.borrow_mut().insert(call.name.clone(), version);
         match version.filter(is_older) {
             Some(version) => run_in(version, call, run),
             // The delegate supports the version, or no common one: its failure counts.
@@ -169,7 +170,7 @@ mod tests {
         let raw: Option<&serde_json::value::RawValue> =
             prev_result.map(|json| serde_json::from_str(json).unwrap());
         let name: DelegateName = "old".parse().unwrap();
-        let mut versions = CommonVersions::default();
+        let versions = CommonVersions::default();
         commands
             .iter()
             .map(|command| {

@@ -5,7 +5,7 @@ use std::io;
 
 use cni::{Attachment, Error, JsonOutput, code};
 
-use crate::call::{CommonVersions, Delegates};
+use crate::call::Delegates;
 use crate::chain::{Chain, earlier_add};
 use crate::record::{Intent, Line, RecordFile};
 use crate::run::Addition;
@@ -64,9 +64,7 @@ impl Chain<'_> {
             names,
             answer: self.settings.answer,
             config: &config,
-            attachment,
             file,
-            versions: CommonVersions::default(),
         };
         let added = addition.run(|result| {
             // By a record that lacks lines, the next ADD or a GC would undo this one.

@@ -2,9 +2,9 @@
 
 use cni::{Attachment, Command, DelegateName, Error, code};
 
-use crate::call::{CommonVersions, DelegateCall, Outcome};
+use crate::call::{DelegateCall, Outcome};
 use crate::chain::Chain;
-use crate::record::{AttachmentRecord, Lookup, lock};
+use crate::record::{AttachmentRecord, Lookup, RecordedDelegate, lock};
 use crate::run::steps::{self, Step};
 
 impl Chain<'_> {
@@ -22,18 +22,16 @@ impl Chain<'_> {
             ));
         }
         let record = self.record_of(attachment)?;
-        let recorded = record.as_ref().map(|record| &record.delegates);
+        let recorded = record.iter().flat_map(|record| &record.delegates);
+        let mut recorded: Vec<&RecordedDelegate> = recorded.collect();
         let mut steps = Step::all(&self.settings.delegates, &self.config);
-        for i in 0..steps.len() {
-            let name = steps[i].name;
+        for step in &mut steps {
             // A delegate may be listed more than once.
-            let place = steps[..i].iter().filter(|step| step.name == name).count();
-            let all = recorded.into_iter().flatten();
-            let mut same = all.filter(|delegate| delegate.name == *name);
-            steps[i].recorded = same.nth(place);
+            let same = recorded.iter().position(|of| of.name == *step.name);
+            step.recorded = same.map(|at| recorded.remove(at));
         }
         let delegates = self.delegates(self.environment.clone(), None);
-        steps::run_as_one(&delegates, Command::Check, Some(attachment), &steps)
+        Error::all_as_one(steps::errors(&delegates, Command::Check, &steps, None))
     }
 
     /// STATUS: runs the delegates until one fails.
@@ -48,7 +46,7 @@ impl Chain<'_> {
         })?;
         let steps = Step::all(&self.settings.delegates, &self.config);
         let delegates = self.delegates(self.environment.clone(), None);
-        steps::run_as_one(&delegates, Command::Status, None, &steps)
+        Error::all_as_one(steps::errors(&delegates, Command::Status, &steps, None))
     }
 
     /// The record of an attachment, read without its lock: CHECK changes nothing. `None` if
@@ -67,7 +65,6 @@ impl Chain<'_> {
     /// nothing undone: only delegates that hold nothing may run.
     pub fn dry_run(&self, runs: impl Fn(&DelegateName) -> bool) -> Vec<(DelegateName, Outcome)> {
         let delegates = self.delegates(self.environment.clone(), None);
-        let mut versions = CommonVersions::default();
         let config = self.config.without_prev_result();
         let mut ran: Vec<(DelegateName, Outcome)> = Vec::new();
         let names = self.settings.delegates.iter();
@@ -78,7 +75,7 @@ impl Chain<'_> {
                 Some(_) => break,
             };
             let call = DelegateCall::new(name, Command::Add, &config, prev_result);
-            let outcome = delegates.run(&call, &mut versions);
+            let outcome = delegates.run(&call);
             ran.push((name.clone(), outcome));
         }
         ran

@@ -3,7 +3,7 @@
 use cni::{Attachment, Command, Error, NetworkConfig};
 use serde_json::value::RawValue;
 
-use crate::call::{CommonVersions, Delegates};
+use crate::call::Delegates;
 use crate::chain::Chain;
 use crate::record::{
     AttachmentRecord, IfMissing, Line, LockedRecord, Lookup, RecordFile, RecordState, WhenBusy,
@@ -31,15 +31,15 @@ impl Chain<'_> {
     /// if another call, or a process that it has left, holds the attachment's lock, or if its
     /// record can't be read now.
     pub fn del(&self, attachment: &Attachment) -> Result<(), Error> {
-        let versions = &mut CommonVersions::default();
         let found = lock::acquire(&self.records, attachment, IfMissing::Leave, WhenBusy::Wait);
-        let undone = found.and_then(|found| self.undo(attachment, &self.config, found, versions));
+        let undone = found.and_then(|found| self.undo(attachment, &self.config, found));
         let failed = undone.map_or_else(|not_begun| vec![not_begun], |undone| undone.failed);
         Error::all_as_one(failed).map_err(|error| self.with_record(attachment, error))
     }
 
     /// Runs DEL for an attachment whose record was looked for and locked: by the record, which is
-    /// then removed, or by `today`'s configuration.
+    /// then removed, or by `today`'s configuration. A record in which nothing was written is removed
+    /// in any case.
     ///
     /// # Errors
     ///
@@ -49,53 +49,37 @@ impl Chain<'_> {
         attachment: &Attachment,
         today: &NetworkConfig,
         found: Lookup<LockedRecord>,
-        versions: &mut CommonVersions,
     ) -> Result<Undone, Error> {
         let is_missing = matches!(found, Lookup::Missing);
-        let locked = match found {
-            Lookup::Found(locked) => Some(locked),
-            Lookup::Missing => None,
-            Lookup::Unusable(error) => {
-                self.go_on_without_record(attachment, &error.to_string())?;
-                None
+        let (file, content) = match found {
+            Lookup::Found(LockedRecord { file, content }) => (Some(file), content),
+            Lookup::Missing => (None, None),
+            Lookup::Unusable(error) => (None, Some(Err(error.to_string()))),
+        };
+        let is_empty = content.is_none();
+        let failed = match (&file, content) {
+            (Some(file), Some(Ok(record))) => {
+                let given = today.raw_prev_result();
+                let environment = self.environment_of(attachment, Some(&record));
+                let delegates = self.delegates(environment, Some(file));
+                undo_recorded(attachment, &record, file, given, delegates)
+            }
+            (file, content) => {
+                if let Some(Err(reason)) = content {
+                    self.go_on_without_record(attachment, &reason)?;
+                }
+                let environment = self.environment_of(attachment, None);
+                let delegates = self.delegates(environment, file.as_ref());
+                let steps = Step::all(&self.settings.delegates, today);
+                steps::errors(&delegates, Command::Del, &steps, None)
             }
         };
-        let failed = self.undo_locked(attachment, today, locked.as_ref(), versions);
-        let is_removed = failed.is_empty() && locked.is_some_and(|locked| locked.file.remove());
+        let is_done = failed.is_empty() || is_empty;
+        let is_removed = is_done && file.is_some_and(|file| file.remove());
         Ok(Undone {
             failed,
             is_recorded: !is_missing && !is_removed,
         })
-    }
-
-    /// Runs DEL for an attachment whose record is locked, if it has one. The record is not
-    /// removed. Returns the errors of the failed delegates.
-    pub(super) fn undo_locked(
-        &self,
-        attachment: &Attachment,
-        today: &NetworkConfig,
-        locked: Option<&LockedRecord>,
-        versions: &mut CommonVersions,
-    ) -> Vec<Error> {
-        let file = locked.map(|locked| &locked.file);
-        match locked.map(|locked| (&locked.file, &locked.content)) {
-            Some((_, Some(Err(reason)))) => {
-                if let Err(error) = self.go_on_without_record(attachment, reason) {
-                    return vec![error];
-                }
-            }
-            Some((file, Some(Ok(record)))) => {
-                let environment = self.environment_of(attachment, Some(record));
-                let delegates = self.delegates(environment, Some(file));
-                let given = today.raw_prev_result();
-                return undo_recorded(attachment, record, file, given, delegates, versions);
-            }
-            Some((_, None)) | None => {}
-        }
-        let delegates = self.delegates(self.environment_of(attachment, None), file);
-        let steps = Step::all(&self.settings.delegates, today);
-        let attachment = Some(attachment);
-        steps::errors(&delegates, versions, Command::Del, attachment, &steps, None)
     }
 
     /// Logs that the record can't be used, and that the delegates of today's configuration run.
@@ -124,7 +108,6 @@ pub(super) fn undo_recorded(
     file: &RecordFile,
     given: Option<&RawValue>,
     mut delegates: Delegates<'_, '_>,
-    versions: &mut CommonVersions,
 ) -> Vec<Error> {
     if record.is_undone_by_caller {
         return vec![record.refusal(attachment)];
@@ -146,6 +129,5 @@ pub(super) fn undo_recorded(
         .map(|delegate| Step::recorded(delegate, &config))
         .collect();
     let prev_result = record.answer().or(given).map(ToOwned::to_owned);
-    let (del, attachment) = (Command::Del, Some(attachment));
-    steps::errors(&delegates, versions, del, attachment, &steps, prev_result)
+    steps::errors(&delegates, Command::Del, &steps, prev_result)
 }

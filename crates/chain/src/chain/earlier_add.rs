@@ -4,7 +4,6 @@
 use cni::{Attachment, Error, NetworkConfig, code};
 use serde_json::{Map, Value};
 
-use crate::call::CommonVersions;
 use crate::chain::Chain;
 use crate::chain::del::undo_recorded;
 use crate::record::{
@@ -43,7 +42,11 @@ pub(super) fn clear(
             let reason =
                 reason_to_undo(&record).ok_or_else(|| refusal(chain, attachment, &record))?;
             tracing::warn!(reason, "undoing an earlier ADD");
-            undo(chain, attachment, &record, &file)?;
+            let environment = chain.environment_of(attachment, Some(&record));
+            let mut delegates = chain.delegates(environment, Some(&file));
+            delegates.limits.is_bounded = true;
+            let failed = undo_recorded(attachment, &record, &file, None, delegates);
+            Error::all_as_one(failed).map_err(|error| chain.with_record(attachment, error))?;
         }
     }
     if !file.clear() {
@@ -105,19 +108,4 @@ fn plugin(config: &NetworkConfig) -> Option<Map<String, Value>> {
         keys.remove(of_runtime);
     }
     Some(keys)
-}
-
-/// Undoes the ADD of a record.
-fn undo(
-    chain: &Chain<'_>,
-    attachment: &Attachment,
-    record: &AttachmentRecord,
-    file: &RecordFile,
-) -> Result<(), Error> {
-    let environment = chain.environment_of(attachment, Some(record));
-    let mut delegates = chain.delegates(environment, Some(file));
-    delegates.limits.is_bounded = true;
-    let versions = &mut CommonVersions::default();
-    let failed = undo_recorded(attachment, record, file, None, delegates, versions);
-    Error::all_as_one(failed).map_err(|error| chain.with_record(attachment, error))
 }

@@ -9,7 +9,6 @@ use std::collections::HashSet;
 
 use cni::{Attachment, Command, Error, NetworkConfig, code};
 
-use crate::call::CommonVersions;
 use crate::chain::Chain;
 use crate::chain::del::Undone;
 use crate::record::{AttachmentRecord, IfMissing, Liveness, LockedRecord, Lookup, WhenBusy, lock};
@@ -29,10 +28,9 @@ impl Chain<'_> {
     /// Code 7 without that list: nothing is known to be stale; else as DEL.
     pub fn gc(&self) -> Result<(), Error> {
         let valid = self.config.valid_attachments()?;
-        let versions = &mut CommonVersions::default();
         let valid = valid.into_iter().collect();
         let mut stale = Stale::default();
-        let remaining = self.undo_stale(&valid, &mut stale, versions);
+        let remaining = self.undo_stale(&valid, &mut stale);
         // The specification requires of the runtime that no ADD is running. Another runtime's has a
         // record, or waits with it until the delegates have ended.
         let _held_back = self.records.hold_back().unwrap_or_else(|error| {
@@ -51,23 +49,18 @@ impl Chain<'_> {
             };
             let steps = Step::all(&self.settings.delegates, &config);
             let delegates = self.delegates(self.environment.clone(), None);
-            let errors = steps::errors(&delegates, versions, Command::Gc, None, &steps, None);
+            let errors = steps::errors(&delegates, Command::Gc, &steps, None);
             stale.failed.extend(errors);
         }
         Error::all_as_one(stale.unknown.into_iter().chain(stale.failed))
     }
 
     /// Undoes the recorded attachments that aren't valid. Returns those that still have a record.
-    fn undo_stale(
-        &self,
-        valid: &HashSet<Attachment>,
-        result: &mut Stale,
-        versions: &mut CommonVersions,
-    ) -> HashSet<Attachment> {
+    fn undo_stale(&self, valid: &HashSet<Attachment>, result: &mut Stale) -> HashSet<Attachment> {
         let today = self.config.without_call();
         let mut remaining = HashSet::new();
         for attachment in self.stale(valid, &mut result.unknown) {
-            match self.undo_unless_alive(&attachment, &today, versions) {
+            match self.undo_unless_alive(&attachment, &today) {
                 Ok(None) => result.kept.push(attachment.clone()),
                 Ok(Some(undone)) => {
                     result.failed.extend(undone.failed);
@@ -91,7 +84,6 @@ impl Chain<'_> {
         &self,
         attachment: &Attachment,
         today: &NetworkConfig,
-        versions: &mut CommonVersions,
     ) -> Result<Option<Undone>, Error> {
         let found = lock::acquire(&self.records, attachment, IfMissing::Leave, WhenBusy::Wait)?;
         if let Some(reason) = reason_to_keep(&found) {
@@ -109,7 +101,7 @@ impl Chain<'_> {
             return Ok(Some(Undone::default()));
         }
         tracing::debug!(%attachment, "not valid any more: undoing it");
-        self.undo(attachment, today, found, versions).map(Some)
+        self.undo(attachment, today, found).map(Some)
     }
 
     /// The recorded attachments that aren't valid; none if they can't be listed.

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use cni::{Attachment, Error};
 
-use crate::call::CommonVersions;
 use crate::chain::Chain;
 use crate::record::{AttachmentRecord, IfMissing, Lookup, WhenBusy, lock};
 
@@ -36,33 +35,27 @@ impl Chain<'_> {
     ) -> Result<Released, Error> {
         self.limits.deadline = Some(Instant::now() + within);
         // Without a record, the lock's file is made, so that an ADD waits.
-        let locked = match lock::acquire(&self.records, attachment, IfMissing::Make, when_busy) {
+        let found = match lock::acquire(&self.records, attachment, IfMissing::Make, when_busy) {
             // It is locked, or can't be read now.
             Err(error) => return Ok(Released::Refused(error.msg)),
-            Ok(Lookup::Found(locked)) => Some(locked),
             // No ADD has a record there, and none waits.
-            Ok(Lookup::Missing | Lookup::Unusable(_)) => None,
+            Ok(Lookup::Unusable(_)) => Lookup::Missing,
+            Ok(found) => found,
         };
-        let content = locked.as_ref().and_then(|locked| locked.content.as_ref());
-        // Made by this call, or empty: nobody needs it.
-        let is_empty = content.is_none();
-        let remove = || locked.as_ref().map(|locked| locked.file.remove());
+        let locked = match &found {
+            Lookup::Found(locked) => Some(locked),
+            _ => None,
+        };
+        let content = locked.and_then(|locked| locked.content.as_ref());
         if let Some(reason) = refuse(content.and_then(|content| content.as_ref().ok())) {
-            if is_empty {
-                remove();
+            if let (Some(locked), None) = (locked, content) {
+                locked.file.remove();
             }
             return Ok(Released::Refused(reason));
         }
-        let today = self.config.without_call();
-        let versions = &mut CommonVersions::default();
-        let failed = self.undo_locked(attachment, &today, locked.as_ref(), versions);
-        let released = Error::all_as_one(failed);
-        if released.is_ok() || is_empty {
-            remove();
-        }
-        match released {
-            Ok(()) => Ok(Released::Done),
-            Err(error) => Err(self.with_record(attachment, error)),
-        }
+        let undone = self.undo(attachment, &self.config.without_call(), found);
+        let failed = undone.map_or_else(|not_begun| vec![not_begun], |undone| undone.failed);
+        let released = Error::all_as_one(failed).map(|()| Released::Done);
+        released.map_err(|error| self.with_record(attachment, error))
     }
 }

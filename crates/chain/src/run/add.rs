@@ -2,9 +2,9 @@
 
 use std::io;
 
-use cni::{Attachment, Command, DelegateName, Error, IpamResult, JsonOutput, NetworkConfig, code};
+use cni::{Command, DelegateName, Error, IpamResult, JsonOutput, NetworkConfig, code};
 
-use crate::call::{CommonVersions, DelegateCall, Delegates, Failure, Kind, Outcome};
+use crate::call::{DelegateCall, Delegates, Failure, Outcome};
 use crate::record::{Line, RecordFile};
 use crate::run::merge::{answer, merge};
 use crate::run::steps::{self, FailedDelegate, Step};
@@ -18,10 +18,8 @@ pub(crate) struct Addition<'r, 'p> {
     pub(crate) answer: AnswerMode,
     /// The configuration of the delegates, without `prevResult`.
     pub(crate) config: &'r NetworkConfig,
-    pub(crate) attachment: &'r Attachment,
     /// The record, which gets each result.
     pub(crate) file: Option<&'r RecordFile>,
-    pub(crate) versions: CommonVersions,
 }
 
 /// An ADD that has failed and has been undone.
@@ -39,7 +37,7 @@ impl Addition<'_, '_> {
     /// which `deliver` receives.
     /// If a delegate fails, it and all before it are undone. If `deliver` fails, all are undone.
     pub(crate) fn run(
-        mut self,
+        self,
         deliver: impl FnOnce(&JsonOutput) -> io::Result<()>,
     ) -> Result<JsonOutput, Box<FailedAdd>> {
         let mut prev_result: Option<JsonOutput> = None;
@@ -71,13 +69,13 @@ impl Addition<'_, '_> {
 
     /// Runs a delegate with ADD. Its result, or the merged one, is the next one's `prevResult`.
     fn result_of(
-        &mut self,
+        &self,
         name: &DelegateName,
         prev_result: Option<&JsonOutput>,
     ) -> Result<JsonOutput, Failure> {
         let raw = prev_result.map(JsonOutput::json);
         let call = DelegateCall::new(name, Command::Add, self.config, raw);
-        let result = match self.delegates.run(&call, &mut self.versions) {
+        let result = match self.delegates.run(&call) {
             Outcome::Result(output) => verified(output)?,
             Outcome::Nothing => return Err(Failure::silent()),
             Outcome::Failed(failure) => return Err(failure),
@@ -103,55 +101,40 @@ impl Addition<'_, '_> {
 
     /// Undoes the ADD: runs all delegates that may hold something of it with DEL. The first
     /// receives this `prevResult`, that of the failed one.
-    fn roll_back(&mut self, cause: Cause, prev_result: Option<&JsonOutput>) -> Box<FailedAdd> {
+    fn roll_back(&self, cause: Cause, prev_result: Option<&JsonOutput>) -> Box<FailedAdd> {
         let to_undo = cause.to_undo(self.names);
         let steps: Vec<Step<'_>> = to_undo
             .iter()
             .map(|name| Step::new(name, self.config))
             .collect();
-        let not_undone = steps::run(
-            &self.delegates.rolling_back(),
-            &mut self.versions,
-            Command::Del,
-            Some(self.attachment),
-            &steps,
-            prev_result.map(|output| output.json().to_owned()),
-        );
-        let may_hold = cause.may_hold(self.names, &not_undone);
-        let error = self.error(cause, &to_undo, not_undone);
-        Box::new(FailedAdd { error, may_hold })
-    }
-
-    /// The error of the ADD: its cause, and how far it was undone.
-    fn error(
-        &self,
-        cause: Cause,
-        to_undo: &[&DelegateName],
-        mut not_undone: Vec<FailedDelegate>,
-    ) -> Error {
+        let delegates = self.delegates.rolling_back();
+        let prev_result = prev_result.map(|output| output.json().to_owned());
+        let mut not_undone = steps::run(&delegates, Command::Del, &steps, prev_result);
         let is_undone = |name: &DelegateName| !not_undone.iter().any(|of| of.delegate == *name);
         let undone = to_undo.iter().filter(|name| is_undone(name));
         let undone: Vec<&str> = undone.map(|name| name.as_str()).collect();
-        let mut error = match cause {
-            Cause::Delegate(place, failure) => {
-                let name = &self.names[place];
-                if failure.refuses_input() {
-                    // It refuses the DEL, too, and has reserved nothing.
-                    not_undone.retain(|not_undone| not_undone.delegate != *name);
-                }
-                let attachment = Some(self.attachment);
-                let error = failure.to_error();
-                FailedDelegate::new(name, Command::Add, attachment, self.config, error).into_error()
-            }
-            Cause::Undelivered(error) => error,
-        };
+        not_undone.retain(|of| !cause.is_refused_by(self.names, &of.delegate));
+        let may_hold = cause.may_hold(self.names, &not_undone);
+        let mut error = self.error(cause);
         if !undone.is_empty() {
             error = error.with_line(&format!("undone by DEL: {}", undone.join(", ")));
         }
         for failed in not_undone {
             error = error.with_line(&format!("not undone, DEL failed: {failed}"));
         }
-        error
+        Box::new(FailedAdd { error, may_hold })
+    }
+
+    /// The error of the ADD, without its rollback.
+    fn error(&self, cause: Cause) -> Error {
+        match cause {
+            Cause::Delegate(place, failure) => {
+                let name = &self.names[place];
+                let call = DelegateCall::new(name, Command::Add, self.config, None);
+                FailedDelegate::new(&self.delegates, &call, failure.error).into_error()
+            }
+            Cause::Undelivered(error) => error,
+        }
     }
 }
 
@@ -177,20 +160,19 @@ impl Cause {
             .collect()
     }
 
+    /// True if this delegate has failed by refusing its input: it refuses the DEL, too, and has
+    /// reserved nothing.
+    fn is_refused_by(&self, names: &[DelegateName], name: &DelegateName) -> bool {
+        matches!(self, Self::Delegate(place, failure)
+            if failure.refuses_input() && names[*place] == *name)
+    }
+
     /// True if a delegate may still hold an address, after these DELs have failed.
     fn may_hold(&self, names: &[DelegateName], not_undone: &[FailedDelegate]) -> bool {
-        let (failed, held) = match self {
-            Self::Delegate(place, failure) => {
-                let name = &names[*place];
-                (Some(name), held_by(name, failure))
-            }
-            Self::Undelivered(_) => (None, Held::UnlessUndone),
-        };
-        let is_holder = |name: &DelegateName| {
-            !name.holds_nothing() && (held != Held::Nothing || failed != Some(name))
-        };
-        let mut not_undone = not_undone.iter();
-        held == Held::Unknown || not_undone.any(|of| is_holder(&of.delegate))
+        let is_unknown = matches!(self, Self::Delegate(place, failure)
+            if failure.is_outcome_unknown() && !names[*place].holds_nothing());
+        let is_holder = |of: &FailedDelegate| !of.delegate.holds_nothing();
+        is_unknown || not_undone.iter().any(is_holder)
     }
 }
 
@@ -199,37 +181,6 @@ fn verified(output: JsonOutput) -> Result<JsonOutput, Failure> {
     match IpamResult::verify_types("result", output.json()) {
         Ok(()) => Ok(output),
         Err(error) => Err(Failure::no_result(&output, &error.msg)),
-    }
-}
-
-/// What a delegate may hold whose ADD has failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Held {
-    /// It has reserved no address.
-    Nothing,
-    /// An address, unless its DEL in the rollback succeeds.
-    UnlessUndone,
-    /// An address, even if its DEL in the rollback succeeds.
-    Unknown,
-}
-
-/// Tells whether a delegate whose ADD has failed may hold an address of it. A delegate that was
-/// not started doesn't. Neither does one that has refused its input or the attachment (code 110),
-/// nor one that holds nothing by its role.
-fn held_by(name: &DelegateName, failure: &Failure) -> Held {
-    match failure.kind {
-        _ if name.holds_nothing() => Held::Nothing,
-        Kind::Error => {
-            let has_refused = failure.refuses_input() || failure.is_refusal();
-            match failure.error.code {
-                _ if has_refused => Held::Nothing,
-                code::UNKNOWN_OUTCOME | code::INTERNAL => Held::Unknown,
-                _ => Held::UnlessUndone,
-            }
-        }
-        _ if failure.is_not_run() => Held::Nothing,
-        _ if failure.is_killed() => Held::Unknown,
-        _ => Held::UnlessUndone,
     }
 }
 

@@ -96,7 +96,16 @@ impl Execution<'_> {
             cancellation: None,
             lock: self.lock(),
         };
-        run.as_tool()
+        let not_started = |error| Failure::not_started(run.executable, &error).error;
+        let mut output = run.to_its_end(&mut |_| {}).map_err(not_started)?;
+        let said = output.stderr.trim().to_owned();
+        // A tool's stdout is no CNI error.
+        output.stdout.clear();
+        match Outcome::from(output) {
+            Outcome::Failed(failure) if said.is_empty() => Err(failure.error),
+            Outcome::Failed(failure) => Err(Error::new(failure.error.code, said)),
+            _ => Ok(()),
+        }
     }
 
     fn lock(&self) -> Option<&dyn InheritedLock> {
@@ -124,7 +133,8 @@ pub fn forward(
         observer: Some(observer),
         ..Delegates::new(&plugins, environment.clone())
     };
-    steps::run_as_one(&delegates, command, None, &[Step::new(plugin, config)])
+    let steps = [Step::new(plugin, config)];
+    Error::all_as_one(steps::errors(&delegates, command, &steps, None))
 }
 
 /// The versions of the specification that an installed plugin supports, by its answer to VERSION.

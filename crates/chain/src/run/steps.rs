@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use cni::{Attachment, Command, DelegateName, Error, NetworkConfig};
+use cni::{Command, DelegateName, Error, NetworkConfig};
 use serde_json::value::RawValue;
 
-use crate::call::{CommonVersions, DelegateCall, Delegates, Failure, Kind, Outcome};
+use crate::call::{DelegateCall, Delegates, Failure, Kind, Outcome};
 use crate::record::RecordedDelegate;
 use crate::run::threading::{added, completed};
 
@@ -53,21 +53,21 @@ pub(crate) struct FailedDelegate {
 }
 
 impl FailedDelegate {
+    /// The failure of this call, in the environment of these delegates, which names the attachment.
     pub(crate) fn new(
-        delegate: &DelegateName,
-        command: Command,
-        attachment: Option<&Attachment>,
-        config: &NetworkConfig,
+        delegates: &Delegates<'_, '_>,
+        call: &DelegateCall<'_>,
         error: Error,
     ) -> Self {
-        let network = config.name();
-        let call = match attachment {
-            Some(attachment) => format!("{command} of {attachment} on network {network}"),
-            None => format!("{command} on network {network}"),
-        };
+        let text = |name| delegates.environment.text(name);
+        let (id, ifname) = (text("CNI_CONTAINERID"), text("CNI_IFNAME"));
+        let (command, network) = (call.command, call.config.name());
         Self {
-            delegate: delegate.clone(),
-            call,
+            delegate: call.name.clone(),
+            call: match id.is_empty() {
+                true => format!("{command} on network {network}"),
+                false => format!("{command} of {id} {ifname} on network {network}"),
+            },
             error,
         }
     }
@@ -102,9 +102,7 @@ impl fmt::Display for FailedDelegate {
 /// keys of one that holds nothing are those of its ADD.
 pub(crate) fn run(
     delegates: &Delegates<'_, '_>,
-    versions: &mut CommonVersions,
     command: Command,
-    attachment: Option<&Attachment>,
     steps: &[Step<'_>],
     mut prev_result: Option<Box<RawValue>>,
 ) -> Vec<FailedDelegate> {
@@ -114,7 +112,7 @@ pub(crate) fn run(
         let given = prev_result.as_deref();
         let mut has_printed = false;
         let call = DelegateCall::new(step.name, command, step.config, given);
-        match delegates.run(&call, versions) {
+        match delegates.run(&call) {
             Outcome::Result(output) => {
                 has_printed = true;
                 let before = given.or_else(|| step.config.raw_prev_result());
@@ -123,13 +121,7 @@ pub(crate) fn run(
             Outcome::Nothing => {}
             Outcome::Failed(failure) => {
                 if let Some(error) = fatal(step, command, &failure) {
-                    failed.push(FailedDelegate::new(
-                        step.name,
-                        command,
-                        attachment,
-                        step.config,
-                        error,
-                    ));
+                    failed.push(FailedDelegate::new(delegates, &call, error));
                     if !goes_on {
                         break;
                     }
@@ -150,30 +142,12 @@ pub(crate) fn run(
 /// As [`run`]; returns the errors of the failed delegates.
 pub(crate) fn errors(
     delegates: &Delegates<'_, '_>,
-    versions: &mut CommonVersions,
     command: Command,
-    attachment: Option<&Attachment>,
     steps: &[Step<'_>],
     prev_result: Option<Box<RawValue>>,
 ) -> Vec<Error> {
-    let failed = run(delegates, versions, command, attachment, steps, prev_result);
+    let failed = run(delegates, command, steps, prev_result);
     failed.into_iter().map(FailedDelegate::into_error).collect()
-}
-
-/// Runs the steps with CHECK, or a command for the whole network.
-///
-/// # Errors
-///
-/// All failures as one.
-pub(crate) fn run_as_one(
-    delegates: &Delegates<'_, '_>,
-    command: Command,
-    attachment: Option<&Attachment>,
-    steps: &[Step<'_>],
-) -> Result<(), Error> {
-    let versions = &mut CommonVersions::default();
-    let errors = errors(delegates, versions, command, attachment, steps, None);
-    Error::all_as_one(errors)
 }
 
 /// The error of a failed step; `None` if the failure may be passed over, which is
@@ -217,8 +191,8 @@ mod tests {
     fn run(script: &Script, command: Command, delegates: &[&str], prev: &str) -> Vec<String> {
         let (config, names) = (config(prev), names(delegates));
         let steps: Vec<Step<'_>> = names.iter().map(|n| Step::new(n, &config)).collect();
-        let failed = script.run(&names, |delegates, versions| {
-            super::run(delegates, versions, command, None, &steps, None)
+        let failed = script.run(&names, |delegates| {
+            super::run(delegates, command, &steps, None)
         });
         failed
             .into_iter()
@@ -261,8 +235,8 @@ mod tests {
             *step = Step::recorded(recorded, &config);
         }
         let script = Script::new(&[("ipam-ds-fails", Command::Del, None)]);
-        let failed = script.run(&names, |delegates, versions| {
-            super::run(delegates, versions, Command::Del, None, &steps, None)
+        let failed = script.run(&names, |delegates| {
+            super::run(delegates, Command::Del, &steps, None)
         });
         assert!(failed.is_empty());
         assert_eq!(
@@ -289,8 +263,8 @@ mod tests {
         for command in [Command::Del, Command::Check] {
             let answers = ["ipam-ds-x", "allocator"].map(|name| (name, command, Some(now)));
             let script = Script::new(&answers);
-            let failed = script.run(&names, |delegates, versions| {
-                super::run(delegates, versions, command, None, &steps, None)
+            let failed = script.run(&names, |delegates| {
+                super::run(delegates, command, &steps, None)
             });
             assert!(failed.is_empty());
             assert_eq!(
@@ -317,8 +291,8 @@ mod tests {
             } else {
                 steps[0] = Step::new(&names[0], &config);
             }
-            let failed = script.run(&names, |delegates, versions| {
-                super::run(delegates, versions, command, None, &steps, None)
+            let failed = script.run(&names, |delegates| {
+                super::run(delegates, command, &steps, None)
             });
             assert!(failed.is_empty(), "{command}");
             let given = match command {

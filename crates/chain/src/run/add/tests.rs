@@ -1,7 +1,8 @@
 //! Tests of ADD with scripted delegates.
 
 use super::*;
-use crate::tests::{Script, attachment, config, names};
+use crate::call::Kind;
+use crate::tests::{Script, config, names};
 
 fn add_and(
     script: &Script,
@@ -10,15 +11,13 @@ fn add_and(
     deliver: fn() -> io::Result<()>,
 ) -> Result<JsonOutput, Box<FailedAdd>> {
     let (config, names) = (config(prev), names(delegates));
-    script.run(&names, |delegates, _| {
+    script.run(&names, |delegates| {
         let addition = Addition {
             delegates: delegates.clone(),
             names: &names,
             answer: script.answer,
             config: &config.without_prev_result(),
-            attachment: &attachment(),
             file: None,
-            versions: CommonVersions::default(),
         };
         addition.run(|_| deliver())
     })
@@ -209,26 +208,44 @@ fn only_the_last_merged_result_is_without_pools() {
     assert!(!result.json().get().contains("pools"));
 }
 
+/// Whether the delegate at this place, whose ADD has failed, may hold an address: after its DEL has
+/// succeeded, and after it has failed.
+fn holds(names: &[DelegateName], place: usize, failure: Failure) -> [bool; 2] {
+    let cause = Cause::Delegate(place, failure);
+    let to_undo = cause.to_undo(names).into_iter();
+    let own = to_undo.filter(|name| **name == names[place] && !cause.is_refused_by(names, name));
+    let not_undone = own.map(|name| FailedDelegate {
+        delegate: name.clone(),
+        call: String::new(),
+        error: Error::new(code::IO, "no"),
+    });
+    let not_undone: Vec<FailedDelegate> = not_undone.collect();
+    [&[][..], &not_undone].map(|not_undone| cause.may_hold(names, not_undone))
+}
+
 #[test]
 fn a_delegate_holds_nothing_that_it_refused_and_something_unknown_if_it_was_killed() {
-    use Held::{Nothing, Unknown, UnlessUndone};
+    const NOTHING: [bool; 2] = [false, false];
+    const UNLESS_UNDONE: [bool; 2] = [false, true];
+    const UNKNOWN: [bool; 2] = [true, true];
     let names = names(&["ipam-ds-ranges", "ipam-da-host-local"]);
     let printed = |code| Failure::printed(Error::new(code, "no"), "");
-    let killed = Failure::new(Kind::Died, code::DELEGATE_KILLED, "died");
-    let not_found = Failure::new(Kind::NotRun, code::DELEGATE_NOT_FOUND, "none");
-    for (failure, allocator) in [
-        (printed(code::IO), UnlessUndone),
-        (printed(code::INVALID_CONFIG), Nothing),
-        (printed(code::INVALID_ENVIRONMENT), Nothing),
-        (printed(code::ALREADY_ALLOCATED), Nothing),
-        (printed(code::UNKNOWN_OUTCOME), Unknown),
-        (printed(code::INTERNAL), Unknown),
-        (Failure::silent(), UnlessUndone),
-        (Failure::cancelled(), UnlessUndone),
-        (killed, Unknown),
-        (not_found, Nothing),
-    ] {
-        let held = [0, 1].map(|i| held_by(&names[i], &failure));
-        assert_eq!(held, [Nothing, allocator], "{failure:?}");
+    let killed = || Failure::new(Kind::Died, code::DELEGATE_KILLED, "died");
+    let not_found = || Failure::new(Kind::NotRun, code::DELEGATE_NOT_FOUND, "none");
+    let failures: [(&dyn Fn() -> Failure, [bool; 2]); 10] = [
+        (&|| printed(code::IO), UNLESS_UNDONE),
+        (&|| printed(code::INVALID_CONFIG), NOTHING),
+        (&|| printed(code::INVALID_ENVIRONMENT), NOTHING),
+        (&|| printed(code::ALREADY_ALLOCATED), NOTHING),
+        (&|| printed(code::UNKNOWN_OUTCOME), UNKNOWN),
+        (&|| printed(code::INTERNAL), UNKNOWN),
+        (&Failure::silent, UNLESS_UNDONE),
+        (&Failure::cancelled, UNLESS_UNDONE),
+        (&killed, UNKNOWN),
+        (&not_found, NOTHING),
+    ];
+    for (failure, allocator) in failures {
+        let held = [0, 1].map(|place| holds(&names, place, failure()));
+        assert_eq!(held, [NOTHING, allocator], "{:?}", failure());
     }
 }
