@@ -11,8 +11,6 @@ use std::cell::RefCell;
 use std::io::{self, Write};
 use std::panic;
 
-use tracing_subscriber::fmt::MakeWriter;
-
 pub(crate) use context::{Context, Entered};
 
 #[cfg(not(feature = "verbose"))]
@@ -79,14 +77,6 @@ impl Write for Stderr {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Stderr {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        Self
     }
 }
 

@@ -29,7 +29,7 @@ struct Lazy(OnceLock<Dispatch>);
 
 impl Lazy {
     fn subscriber(&self) -> &Dispatch {
-        self.0.get_or_init(|| lines().with_writer(Stderr).into())
+        self.0.get_or_init(|| lines().with_writer(|| Stderr).into())
     }
 }
 

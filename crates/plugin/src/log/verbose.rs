@@ -8,7 +8,6 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use tracing::Level;
-use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::writer::MakeWriterExt;
 
 use super::Stderr;
@@ -21,19 +20,12 @@ const LOG_DIR: &str = "IPAM_DELEGATED_LOG_DIR";
 const DEFAULT_LOG_DIR: &str = "/var/log/cni";
 
 pub(super) fn init(plugin: &str) {
-    let stderr = Stderr.with_max_level(Level::WARN);
-    let log = open(plugin);
-    let level = if log.is_ok() {
-        Level::DEBUG
-    } else {
-        Level::WARN
-    };
-    let error = log.map(|file| LOG.set(Some(file))).err();
+    let stderr = (|| Stderr).with_max_level(Level::WARN);
     let _ = lines()
-        .with_max_level(level)
-        .with_writer(Log.and(stderr))
+        .with_max_level(Level::DEBUG)
+        .with_writer((|| Log).and(stderr))
         .try_init();
-    warn_of(error);
+    switch_to(plugin);
 }
 
 /// The log of this thread's plugin; `None` if it can't be written.
@@ -103,14 +95,6 @@ impl Write for Log {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        Self
     }
 }
 
