@@ -8,15 +8,14 @@ use cni::{Cancellation, Error, NetworkName};
 use state_files::{FileId, MOST_RACES, parsed_names_in};
 
 use crate::directory::Directory;
-use crate::lock::Lock;
+use crate::lock;
 use crate::store::Store;
 
 /// host-local's default of `ipam.dataDir`.
 pub const DATA_DIR: &str = "/var/lib/cni/networks";
 
-/// The folder of the reservations, and the network that uses them.
-#[derive(Clone)]
-pub struct Settings<'a> {
+/// The directories below `dataDir`, and the network that uses them. Each is opened when it is needed.
+pub struct DataDir<'a> {
     /// The folder with the directories: an absolute path.
     pub data_dir: PathBuf,
     /// Name of the network.
@@ -25,15 +24,7 @@ pub struct Settings<'a> {
     pub cancellation: Option<&'a dyn Cancellation>,
 }
 
-/// The directories below `dataDir`.
-pub struct DataDir<'a>(Settings<'a>);
-
-impl<'a> DataDir<'a> {
-    /// The directories of these settings. Nothing is opened yet.
-    pub fn new(settings: Settings<'a>) -> Self {
-        Self(settings)
-    }
-
+impl DataDir<'_> {
     /// Opens the directory of this name and locks it, if it exists.
     ///
     /// # Errors
@@ -73,9 +64,9 @@ impl<'a> DataDir<'a> {
     ///
     /// Code 5, naming the path.
     pub fn names(&self) -> Result<Vec<NetworkName>, Error> {
-        let data_dir = &self.0.data_dir;
         // A file with any other name holds no reservations.
-        parsed_names_in(data_dir).map_err(|error| Error::io(data_dir.display(), error))
+        let names = parsed_names_in(&self.data_dir);
+        names.map_err(|error| Error::io(self.data_dir.display(), error))
     }
 
     /// The directory of this name, if there is one.
@@ -85,7 +76,7 @@ impl<'a> DataDir<'a> {
     }
 
     pub(crate) fn path_of(&self, name: &NetworkName) -> PathBuf {
-        self.0.data_dir.join(name.as_str())
+        self.data_dir.join(name.as_str())
     }
 
     /// Opens and locks directories, each once, in one order for all processes: so no two
@@ -112,10 +103,15 @@ impl<'a> DataDir<'a> {
                 names.push((*name).clone());
             }
             let locked = directories.into_values().map(|(names, directory)| {
-                let lock = Lock::acquire(&directory, self.0.cancellation);
+                let lock = lock::acquire(&directory, self.cancellation);
                 let path = directory.path().display();
                 let lock = lock.map_err(|e| Error::io(format_args!("lock of {path}"), e))?;
-                Ok(lock.map(|lock| Store::new(&self.0.network, names, directory, lock)))
+                Ok(lock.map(|lock| Store {
+                    network: &self.network,
+                    names,
+                    directory,
+                    _lock: lock,
+                }))
             });
             // None if a lock was replaced while another process held it.
             let locked: Option<Vec<_>> = locked.collect::<Result<_, Error>>()?;
@@ -124,7 +120,7 @@ impl<'a> DataDir<'a> {
             }
         }
         Err(Error::io(
-            format_args!("lock in {}", self.0.data_dir.display()),
+            format_args!("lock in {}", self.data_dir.display()),
             "it is replaced again and again",
         ))
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat};
 use state_files::{open_if_there, open_regular, read_whole, remove_file};
 
-use crate::reservation::address_of_file;
+use crate::reservation::{Reservation, address_of_file};
 use crate::state::State;
 
 /// The largest file that is read, in bytes. All of ours are far smaller.
@@ -116,7 +116,7 @@ impl Directory {
             .and_then(|(file, metadata)| Ok((read_whole(&file, &metadata, MOST_BYTES)?, metadata)));
         match read {
             Ok((content, metadata)) => Some(ReadFile {
-                state: State::of(&content),
+                state: Reservation::parse(&content).map_or(State::Torn, State::Reserved),
                 metadata: Some(metadata),
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,

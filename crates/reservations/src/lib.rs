@@ -11,7 +11,7 @@ mod state;
 mod store;
 pub mod view;
 
-pub use data_dir::{DATA_DIR, DataDir, Settings, Stores};
+pub use data_dir::{DATA_DIR, DataDir, Stores};
 pub use reservation::{Reservation, address_of_file};
 pub use rotation_file::RotationFile;
 pub use state::State;

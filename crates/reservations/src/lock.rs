@@ -13,44 +13,33 @@ use crate::directory::Directory;
 /// Name of the file that is locked.
 pub(crate) const LOCK_FILE: &str = "lock";
 
-/// The lock on one directory, held exclusively until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Lock {
-    _file: File,
-}
-
-impl Lock {
-    /// Waits until nobody else holds the lock. A cancellation ends the wait with an error.
-    ///
-    /// `None` if the directory's path doesn't lead to the locked file any more:
-    /// somebody removed or replaced the file, or the directory, and another process
-    /// may hold the lock on the new one.
-    pub(crate) fn acquire(
-        directory: &Directory,
-        cancellation: Option<&dyn Cancellation>,
-    ) -> io::Result<Option<Self>> {
-        let path = directory.path().join(LOCK_FILE);
-        // As host-local's library creates it.
-        let mode = Mode::from_raw_mode(0o750);
-        let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::NOFOLLOW;
-        let opened = open_regular(directory.folder(), LOCK_FILE, flags, mode);
-        let (file, metadata) = match opened {
-            // The directory was removed.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened?,
-        };
-        if !lock_file(&file, &path, None, cancellation)? {
-            return Err(io::Error::other("interrupted while waiting for the lock"));
-        }
-        match std::fs::symlink_metadata(&path) {
-            Ok(now) if FileId::from(&now) == FileId::from(&metadata) => {
-                Ok(Some(Self { _file: file }))
-            }
-            Ok(_) => Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+/// Waits until nobody else holds the lock on a directory. It is held exclusively until the file is
+/// dropped. A cancellation ends the wait with an error.
+///
+/// `None` if the directory's path doesn't lead to the locked file any more: somebody removed or
+/// replaced the file, or the directory, and another process may hold the lock on the new one.
+pub(crate) fn acquire(
+    directory: &Directory,
+    cancellation: Option<&dyn Cancellation>,
+) -> io::Result<Option<File>> {
+    let path = directory.path().join(LOCK_FILE);
+    // As host-local's library creates it.
+    let mode = Mode::from_raw_mode(0o750);
+    let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::NOFOLLOW;
+    let opened = open_regular(directory.folder(), LOCK_FILE, flags, mode);
+    let (file, metadata) = match opened {
+        // The directory was removed.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    if !lock_file(&file, &path, None, cancellation)? {
+        return Err(io::Error::other("interrupted while waiting for the lock"));
     }
+    let now = match std::fs::symlink_metadata(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        now => now?,
+    };
+    Ok((FileId::from(&now) == FileId::from(&metadata)).then_some(file))
 }
 
 #[cfg(test)]
@@ -85,7 +74,7 @@ mod tests {
         let directory = directory(folder.path());
         let (receiver, sender) = io::pipe().unwrap();
         let pipe = Pipe(receiver);
-        let acquire = || Lock::acquire(&directory, Some(&pipe as &dyn Cancellation));
+        let acquire = || super::acquire(&directory, Some(&pipe as &dyn Cancellation));
         let first = acquire().unwrap().unwrap();
         thread::scope(|scope| {
             let second = scope.spawn(acquire);
@@ -99,7 +88,7 @@ mod tests {
             drop(second);
         });
         // The interrupted wait doesn't hold the lock.
-        Lock::acquire(&directory, None).unwrap().unwrap();
+        super::acquire(&directory, None).unwrap().unwrap();
     }
 
     /// Waits until this process has opened the file twice.
@@ -121,9 +110,9 @@ mod tests {
         for replaced in [false, true] {
             let folder = tempfile::tempdir().unwrap();
             let directory = directory(folder.path());
-            let first = Lock::acquire(&directory, None).unwrap().unwrap();
+            let first = super::acquire(&directory, None).unwrap().unwrap();
             thread::scope(|scope| {
-                let second = scope.spawn(|| Lock::acquire(&directory, None));
+                let second = scope.spawn(|| super::acquire(&directory, None));
                 wait_until_open_twice(&folder.path().join(LOCK_FILE));
                 fs::remove_file(folder.path().join(LOCK_FILE)).unwrap();
                 if replaced {
@@ -132,7 +121,7 @@ mod tests {
                 drop(first);
                 assert!(second.join().unwrap().unwrap().is_none());
             });
-            assert!(Lock::acquire(&directory, None).unwrap().is_some());
+            assert!(super::acquire(&directory, None).unwrap().is_some());
         }
     }
 
@@ -141,7 +130,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let victim = folder.path().join("victim");
         std::os::unix::fs::symlink(&victim, folder.path().join(LOCK_FILE)).unwrap();
-        assert!(Lock::acquire(&directory(folder.path()), None).is_err());
+        assert!(super::acquire(&directory(folder.path()), None).is_err());
         assert!(!victim.exists());
     }
 
@@ -150,7 +139,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let directory = directory(folder.path());
         fs::remove_dir(folder.path()).unwrap();
-        assert!(Lock::acquire(&directory, None).unwrap().is_none());
+        assert!(super::acquire(&directory, None).unwrap().is_none());
     }
 
     #[test]
@@ -161,6 +150,6 @@ mod tests {
         let directory = directory(&path);
         fs::rename(&path, folder.path().join("moved")).unwrap();
         std::os::unix::fs::symlink(&path, &path).unwrap();
-        assert!(Lock::acquire(&directory, None).is_err());
+        assert!(super::acquire(&directory, None).is_err());
     }
 }

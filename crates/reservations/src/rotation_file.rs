@@ -8,43 +8,22 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use rustix::fs::{Mode, OFlags};
-use state_files::open_regular;
+use state_files::{open_regular, read_whole};
 
 use crate::directory::Directory;
 
 /// Mode of the file, as host-local makes it.
 const MODE: Mode = Mode::from_raw_mode(0o600);
 
-/// More bytes than any address has as text.
-const MOST_BYTES: usize = 64;
-
-/// The path of the file of this rotation.
-pub(crate) fn path(directory: &Directory, rotation: &str) -> PathBuf {
-    directory.path().join(file_name(rotation))
-}
+/// The largest file that is read, in bytes. An address has far fewer.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// The start of the files' names.
 const PREFIX: &str = "last_reserved_ip.";
 
-fn file_name(rotation: &str) -> String {
-    format!("{PREFIX}{rotation}")
-}
-
 /// True if this is the name of a rotation's file.
 pub(crate) fn is_named_so(name: &str) -> bool {
     name.starts_with(PREFIX)
-}
-
-fn open(directory: &Directory, rotation: &str) -> io::Result<File> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW;
-    open_regular(directory.folder(), file_name(rotation), flags, MODE).map(|(file, _)| file)
-}
-
-fn read(file: &File) -> io::Result<Vec<u8>> {
-    let mut content = vec![0; MOST_BYTES];
-    let length = file.read_at(&mut content, 0)?;
-    content.truncate(length);
-    Ok(content)
 }
 
 /// The open file of a pool's rotation.
@@ -60,24 +39,23 @@ impl RotationFile {
     /// Opens the file of this rotation, and makes it if it is missing. A failure is only logged:
     /// the rotation starts again.
     pub(crate) fn open(directory: &Directory, rotation: &str) -> Self {
-        let path = path(directory, rotation);
-        let opened = open(directory, rotation);
-        let read = opened.and_then(|file| Ok((read(&file)?, file)));
-        match read {
-            Ok((content, file)) => Self {
-                path,
-                file: Some(file),
-                content,
-            },
-            Err(error) => {
-                let path_shown = path.display();
-                tracing::warn!(path = %path_shown, %error, "the rotation starts again");
-                Self {
-                    path,
-                    file: None,
-                    content: Vec::new(),
-                }
-            }
+        let name = format!("{PREFIX}{rotation}");
+        let path = directory.path().join(&name);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW;
+        let opened = open_regular(directory.folder(), &name, flags, MODE);
+        let read = opened.and_then(|(file, metadata)| {
+            let content = read_whole(&file, &metadata, MOST_BYTES)?;
+            Ok((Some(file), content))
+        });
+        let (file, content) = read.unwrap_or_else(|error| {
+            let path = path.display();
+            tracing::warn!(%path, %error, "the rotation starts again");
+            (None, Vec::new())
+        });
+        Self {
+            path,
+            file,
+            content,
         }
     }
 

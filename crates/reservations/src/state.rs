@@ -13,10 +13,3 @@ pub enum State {
     /// A folder, a link or a pipe, which no allocator makes: nobody's, but the name is taken.
     NotAFile,
 }
-
-impl State {
-    /// The state of an address whose file has this content.
-    pub(crate) fn of(content: &[u8]) -> Self {
-        Reservation::parse(content).map_or(Self::Torn, Self::Reserved)
-    }
-}

@@ -1,11 +1,11 @@
 //! One locked directory of reservations, used on behalf of a network. [`crate::DataDir`] opens it with
-//! its [`Lock`].
+//! its lock.
 //!
 //! A [`NewFile`] is complete before it gets an address as its name: that claims the address, and fails
 //! if the name is there. [`Directory`] reads, lists and removes such files; [`RotationFile`] says where
 //! the search for a free address goes on. The files are all there is, so nothing can contradict them.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use ipam::{Candidate, Range};
 use state_files::names_in;
 
 use crate::directory::Directory;
-use crate::lock::{LOCK_FILE, Lock};
+use crate::lock::LOCK_FILE;
 use crate::new_file::NewFile;
 use crate::reservation::Reservation;
 use crate::rotation_file::{self, RotationFile};
@@ -29,11 +29,11 @@ const TRIAL: &str = "unfinished.trial.tmp";
 
 /// A directory of reservations, locked until this is dropped.
 pub struct Store<'a> {
-    network: &'a NetworkName,
+    pub(crate) network: &'a NetworkName,
     /// The names that lead to the directory.
-    names: Vec<NetworkName>,
-    directory: Directory,
-    _lock: Lock,
+    pub(crate) names: Vec<NetworkName>,
+    pub(crate) directory: Directory,
+    pub(crate) _lock: File,
 }
 
 /// Outcome of the reservation of one address.
@@ -45,21 +45,7 @@ pub enum Reserved {
     Already(State),
 }
 
-impl<'a> Store<'a> {
-    pub(crate) fn new(
-        network: &'a NetworkName,
-        names: Vec<NetworkName>,
-        directory: Directory,
-        lock: Lock,
-    ) -> Self {
-        Self {
-            network,
-            names,
-            directory,
-            _lock: lock,
-        }
-    }
-
+impl Store<'_> {
     pub(crate) fn is_named(&self, name: &NetworkName) -> bool {
         self.names.contains(name)
     }

@@ -9,7 +9,7 @@ use anyhow::Result;
 use cni::{ContainerId, NetworkName};
 use docker_records::pool::{DIRECTORY, Pool};
 use docker_records::records::{PREFIX, Purpose};
-use reservations::{DataDir, Settings};
+use reservations::DataDir;
 
 use crate::command_line::CommandLine;
 use crate::ipam::allocations::{Allocation, Allocations};
@@ -98,11 +98,11 @@ impl IpamDriver {
     /// Removes the directory of reservations, if nothing is reserved in it.
     fn remove_directory(&self) {
         let directory: NetworkName = DIRECTORY.parse().expect("it is a name");
-        let data_dir = DataDir::new(Settings {
+        let data_dir = DataDir {
             data_dir: self.arguments.data_dir.clone(),
             network: directory.clone(),
             cancellation: None,
-        });
+        };
         if let Err(error) = data_dir.remove_unused(&directory) {
             tracing::warn!(%error, "an unused directory stays");
         }

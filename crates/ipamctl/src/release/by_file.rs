@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use chain::Deadline;
 use cni::NetworkName;
-use reservations::{DataDir, Settings};
+use reservations::DataDir;
 
 use crate::inventory::HeldAddress;
 use crate::output::times::rounded;
@@ -22,11 +22,11 @@ pub(crate) fn remove(held: &HeldAddress, within: Duration) -> Result<()> {
     let parent = place.path.parent().context("its directory has no parent")?;
     let name: NetworkName = place.name.parse().map_err(|why| anyhow!("{why}"))?;
     let deadline = Deadline::after(within)?;
-    let data_dir = DataDir::new(Settings {
+    let data_dir = DataDir {
         data_dir: parent.to_owned(),
         network: name.clone(),
         cancellation: Some(&deadline),
-    });
+    };
     let late = || format!("not done within {}", rounded(within));
     let opened = data_dir.open(&name).with_context(late)?;
     let store = opened.context("its directory is gone, and the reservation with it")?;

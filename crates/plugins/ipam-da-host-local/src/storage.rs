@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use cni::{Call, Error, Object};
-use reservations::{DATA_DIR, DataDir, Settings};
+use reservations::{DATA_DIR, DataDir};
 
 /// The folder of the reservations: `ipam.dataDir`, or its default.
 ///
@@ -17,9 +17,9 @@ pub fn data_dir(ipam: &Object) -> Result<PathBuf, Error> {
 
 /// The directories of reservations of a call.
 pub(crate) fn directories<'a>(call: &Call<'a>, ipam: &Object) -> Result<DataDir<'a>, Error> {
-    Ok(DataDir::new(Settings {
+    Ok(DataDir {
         data_dir: data_dir(ipam)?,
         network: call.config.name().clone(),
         cancellation: call.cancellation,
-    }))
+    })
 }

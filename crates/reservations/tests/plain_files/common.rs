@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cni::{Attachment, NetworkName};
 use ipam::Pool;
-use reservations::{DataDir, Settings};
+use reservations::DataDir;
 
 pub(crate) fn name(text: &str) -> NetworkName {
     text.parse().unwrap()
@@ -20,11 +20,11 @@ pub(crate) fn attachment(container_id: &str) -> Attachment {
 
 /// The directories of a network which is called `net`.
 pub(crate) fn data_dir(folder: &Path) -> DataDir<'static> {
-    DataDir::new(Settings {
+    DataDir {
         data_dir: folder.join("data"),
         network: name("net"),
         cancellation: None,
-    })
+    }
 }
 
 /// A pool of one subnet.
