@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use cni::{Attachment, Call, Error, IpConfig, IpamResult, NetworkConfig, NetworkName, code};
 use ipam::{Completion, Overflow, Pool, Pools, Range};
-use reservations::{DataDir, Reserved, State, Store, Stores};
+use reservations::{Reserved, State, Store, Stores};
 
 use crate::storage;
 
@@ -14,15 +14,16 @@ use crate::storage;
 /// After a failure, nothing of this ADD stays reserved, and reservations of an earlier one are
 /// kept.
 pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult, Error> {
-    let Prepared {
-        data_dir,
-        completion,
-        pools,
-    } = Prepared::read(call)?;
+    let config = &call.config;
+    ipam::refuse_reserved_name(config.name())?;
+    let ipam = config.ipam()?;
+    let data_dir = storage::directories(call, &ipam)?;
+    let completion = Completion::read(config, &ipam)?;
+    let pools = read(Pools::of_call(config)?, config)?;
     if pools.is_empty() {
         return Err(ipam::without_pools());
     }
-    let network = call.config.name();
+    let network = config.name();
     let all = pools.iter().flat_map(Overflow::all);
     let mut names: Vec<&NetworkName> = all.map(|pool| pool.directory(network)).collect();
     names.sort_unstable();
@@ -41,32 +42,6 @@ pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult
     Ok(completion.with_addresses(given))
 }
 
-/// The parsed input of an ADD. No directory has been read yet.
-pub(crate) struct Prepared<'a> {
-    pub(crate) data_dir: DataDir<'a>,
-    pub(crate) completion: Completion,
-    /// Empty if no selector has put pools into `prevResult`.
-    pub(crate) pools: Vec<Overflow>,
-}
-
-impl<'a> Prepared<'a> {
-    /// Reads it from a call.
-    ///
-    /// # Errors
-    ///
-    /// Code 7, naming the key and the value; code 5 if `ipam.resolvConf` can't be read.
-    pub(crate) fn read(call: &Call<'a>) -> Result<Self, Error> {
-        let config = &call.config;
-        ipam::refuse_reserved_name(config.name())?;
-        let ipam = config.ipam()?;
-        Ok(Self {
-            data_dir: storage::directories(call, &ipam)?,
-            completion: Completion::read(config, &ipam)?,
-            pools: read(Pools::of_call(config)?, config)?,
-        })
-    }
-}
-
 /// Reads pools of a call.
 ///
 /// # Errors
@@ -74,18 +49,15 @@ impl<'a> Prepared<'a> {
 /// As [`Pools::read`]; code 7 for a pool with an owner: a node's files know attachments only.
 pub(crate) fn read(pools: Pools, config: &NetworkConfig) -> Result<Vec<Overflow>, Error> {
     let pools = pools.read(config)?;
-    let owner = |of: &Overflow| of.all()[0].owner.clone();
-    match pools
-        .iter()
-        .enumerate()
-        .find_map(|(i, of)| Some((i, owner(of)?)))
-    {
-        None => Ok(pools),
-        Some((i, owner)) => Err(Error::config(format!(
-            "prevResult.pools[{i}].owner: ipam-da-host-local keeps no address for {owner:?}: \
-             ipam-da-etcd and ipam-da-kubernetes keep addresses of owners"
-        ))),
+    for (i, of) in pools.iter().enumerate() {
+        if let Some(owner) = &of.all()[0].owner {
+            return Err(Error::config(format!(
+                "prevResult.pools[{i}].owner: ipam-da-host-local keeps no address for {owner:?}: \
+                 ipam-da-etcd and ipam-da-kubernetes keep addresses of owners"
+            )));
+        }
     }
+    Ok(pools)
 }
 
 /// Addresses for one attachment, while the directories of all pools are locked.
@@ -128,7 +100,11 @@ impl<'a> Allocation<'a> {
         place: usize,
         pool: &'p Pool,
     ) -> Result<&'p Range, Error> {
-        let taken = |by: &str| Err(taken(ip, pool, self.network, place, by));
+        let taken = |by: &str| {
+            let pool = pool.describe(self.network, place);
+            let msg = format!("{ip}, requested of {pool}, is reserved already{by}");
+            Err(Error::new(code::REQUESTED_TAKEN, msg))
+        };
         let Some(range) = pool.ranges.range_of(ip) else {
             return taken("");
         };
@@ -178,17 +154,4 @@ impl<'a> Allocation<'a> {
         let store = self.stores.get(pool.directory(self.network));
         store.expect("all pools' directories are open")
     }
-}
-
-/// The error for a reserved address that was requested of the pool with this index.
-pub(crate) fn taken(
-    ip: IpAddr,
-    pool: &Pool,
-    network: &NetworkName,
-    place: usize,
-    by: &str,
-) -> Error {
-    let pool = pool.describe(network, place);
-    let msg = format!("{ip}, requested of {pool}, is reserved already{by}");
-    Error::new(code::REQUESTED_TAKEN, msg)
 }

@@ -18,23 +18,15 @@ impl Holder<'_> {
 
     /// True if an address in this state, in this directory, is reserved to the attachment.
     pub(crate) fn has_by_interface(&self, directory: &NetworkName, state: &State) -> bool {
-        self.is_of_network(directory, state)
+        of_network(self.network, directory, state)
             .is_some_and(|reservation| reservation.is_attachment(self.attachment))
     }
 
     /// True if an address in this state, in this directory, is reserved to the container without
     /// an interface.
     pub(crate) fn has_by_container(&self, directory: &NetworkName, state: &State) -> bool {
-        self.is_of_network(directory, state)
-            .is_some_and(|reservation| reservation.is_container(self.attachment))
-    }
-
-    fn is_of_network<'s>(
-        &self,
-        directory: &NetworkName,
-        state: &'s State,
-    ) -> Option<&'s Reservation> {
         of_network(self.network, directory, state)
+            .is_some_and(|reservation| reservation.is_container(self.attachment))
     }
 }
 

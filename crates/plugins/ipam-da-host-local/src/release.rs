@@ -51,7 +51,11 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
             Err(error) => release.errors.push(error),
         }
     }
-    release.finish_with(&ips)
+    if !release.has(&ips) {
+        // It may be in a directory that can't be read.
+        release.errors.append(&mut release.unknown);
+    }
+    release.finish()
 }
 
 /// Releases the network's reservations whose attachments aren't valid, in all directories, and
@@ -193,15 +197,6 @@ impl<'a> Release<'a> {
     fn has_one_of_each(&self, pools: &Pools) -> bool {
         let number = pools.entries().len();
         number > 0 && self.released.len() >= number
-    }
-
-    /// As [`Self::finish`]. If one of these addresses was not released, the failures in other
-    /// directories count: it may be there.
-    fn finish_with(mut self, ips: &[IpAddr]) -> Result<(), Error> {
-        if !self.has(ips) {
-            self.errors.append(&mut self.unknown);
-        }
-        self.finish()
     }
 
     fn finish(self) -> Result<(), Error> {
