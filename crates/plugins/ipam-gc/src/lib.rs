@@ -13,15 +13,6 @@ pub struct IpamGc<'a> {
 /// Variable that tells an IPAM plugin that `ipam-gc` has called it.
 const FORWARDED: &str = "IPAM_GC_FORWARDED";
 
-/// The IPAM plugin of a network.
-#[derive(Debug, PartialEq, Eq)]
-enum IpamPlugin {
-    /// `ipam-delegated`, whose chain this process runs.
-    Chain,
-    /// Another one.
-    Other(DelegateName),
-}
-
 impl Plugin for IpamGc<'_> {
     fn about(&self) -> About {
         cni::about!()
@@ -36,9 +27,9 @@ impl Plugin for IpamGc<'_> {
     }
 
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        match self.ipam_plugin(call) {
-            Ok(IpamPlugin::Chain) => self.chain.gc(call),
-            Ok(IpamPlugin::Other(name)) => forward(Command::Gc, &name, call),
+        match self.other_plugin(call) {
+            Ok(None) => self.chain.gc(call),
+            Ok(Some(name)) => forward(Command::Gc, &name, call),
             // The chain goes by its records, whatever the section says today.
             Err(error) => {
                 tracing::warn!(%error, "collecting what is recorded");
@@ -48,25 +39,26 @@ impl Plugin for IpamGc<'_> {
     }
 
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        match self.ipam_plugin(call)? {
-            IpamPlugin::Chain => self.chain.status(call),
-            IpamPlugin::Other(name) => forward(Command::Status, &name, call),
+        match self.other_plugin(call)? {
+            None => self.chain.status(call),
+            Some(name) => forward(Command::Status, &name, call),
         }
     }
 }
 
 impl IpamGc<'_> {
-    /// Reads `ipam.type`.
+    /// The network's IPAM plugin, by `ipam.type`; `None` for `ipam-delegated`, whose chain this
+    /// process runs.
     ///
     /// # Errors
     ///
     /// Code 7 if it is missing, isn't a plugin's name, or names this plugin.
-    fn ipam_plugin(&self, call: &Call<'_>) -> Result<IpamPlugin, Error> {
+    fn other_plugin(&self, call: &Call<'_>) -> Result<Option<DelegateName>, Error> {
         let name: String = call.config.ipam()?.read("ipam", "type")?.ok_or_else(|| {
             Error::config("ipam.type is missing: it must be that of the main plugin's ipam section")
         })?;
         if name == self.chain.about().name {
-            return Ok(IpamPlugin::Chain);
+            return Ok(None);
         }
         if name == self.about().name {
             return Err(Error::config(format!(
@@ -74,7 +66,7 @@ impl IpamGc<'_> {
             )));
         }
         let invalid = |why| Error::config(format!("ipam.type: {name:?}: {why}"));
-        name.parse().map(IpamPlugin::Other).map_err(invalid)
+        name.parse().map(Some).map_err(invalid)
     }
 }
 
