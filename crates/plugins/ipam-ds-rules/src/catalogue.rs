@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use cni::{Error, NetworkConfig, Object};
 use ipam::Facts;
 
-use crate::choice::{self, Choice};
+use crate::choice::Choice;
 use crate::named_pools::NamedPools;
 use crate::rule::Rule;
 use crate::source::Source;
@@ -86,7 +86,9 @@ impl Catalogue {
     /// Code 7, listing the facts, if none does.
     pub(crate) fn first_that_holds(&self, facts: &Facts) -> Result<&Rule, Error> {
         if self.rules.is_empty() {
-            return Err(choice::no_rule());
+            return Err(Error::config(
+                "ipam.rules is missing or empty, and ipam.poolsDir has no rule: no pool is chosen",
+            ));
         }
         let mut rules = self.rules.iter();
         rules.find(|rule| rule.holds(facts)).ok_or_else(|| {

@@ -60,8 +60,8 @@ impl<'a> Choice<'a> {
         let mut choice = Self::of_texts(all, rule, |key, template| {
             expand(rule, key, template, facts).map(|text| Some(text.into()))
         })?;
-        choice.sticky = bounded(rule, Key::Sticky, rule.sticky.as_ref(), facts)?;
-        choice.owner = bounded(rule, Key::Owner, rule.owner.as_ref(), facts)?;
+        choice.sticky = bounded(rule, Key::named("sticky"), rule.sticky.as_ref(), facts)?;
+        choice.owner = bounded(rule, Key::named("owner"), rule.owner.as_ref(), facts)?;
         Ok(choice)
     }
 
@@ -313,13 +313,6 @@ fn overflow_entry(pools: &[&CataloguePool], pinned: &[Interval]) -> Result<Objec
     let mut first = entries.remove(0);
     overflow::set_objects(&mut first, &entries);
     Ok(first)
-}
-
-/// The error for a catalogue without rules.
-pub(crate) fn no_rule() -> Error {
-    Error::config(
-        "ipam.rules is missing or empty, and ipam.poolsDir has no rule: no pool is chosen",
-    )
 }
 
 fn expand(rule: &Rule, key: Key, template: &Template, facts: &Facts) -> Result<String, Error> {

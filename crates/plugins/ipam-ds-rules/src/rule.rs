@@ -21,7 +21,7 @@ pub(crate) struct Rule {
     /// Its name in messages: `ipam.rules[3]`.
     pub(crate) path: String,
     /// The conditions; all must hold.
-    when: Option<BTreeMap<FactName, Condition>>,
+    when: BTreeMap<FactName, Condition>,
     /// The names of its pools; of an array, the first pool that has an address yields it.
     pools: Vec<TextOr<Vec<Template>>>,
     ips: Vec<(Key, Requested)>,
@@ -31,28 +31,22 @@ pub(crate) struct Rule {
     pub(crate) owner: Option<Template>,
 }
 
-/// A key of a rule with a template.
+/// A key of a rule with a template, such as `ip` or `pools[1][0]`: its name, and the indices in it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Key {
-    Pool(usize),
-    /// A pool of an array in `pools`.
-    PoolOfArray(usize, usize),
-    Ip,
-    IpOfList(usize),
-    Sticky,
-    Owner,
+pub(crate) struct Key(&'static str, [Option<usize>; 2]);
+
+impl Key {
+    /// A key without an index.
+    pub(crate) const fn named(name: &'static str) -> Self {
+        Self(name, [None; 2])
+    }
 }
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pool(i) => write!(f, "pools[{i}]"),
-            Self::PoolOfArray(i, nth) => write!(f, "pools[{i}][{nth}]"),
-            Self::Ip => f.write_str("ip"),
-            Self::IpOfList(i) => write!(f, "ips[{i}]"),
-            Self::Sticky => f.write_str("sticky"),
-            Self::Owner => f.write_str("owner"),
-        }
+        f.write_str(self.0)?;
+        let mut indices = self.1.iter().flatten();
+        indices.try_for_each(|index| write!(f, "[{index}]"))
     }
 }
 
@@ -65,7 +59,7 @@ impl Rule {
     pub(crate) fn read(path: String, object: &Object) -> Result<Self, Error> {
         object.expect_only(&path, &KEYS)?;
         Ok(Self {
-            when: object.read(&path, "when")?,
+            when: object.read(&path, "when")?.unwrap_or_default(),
             pools: pools(&path, object)?,
             ips: ips(&path, object)?,
             sticky: object.read(&path, "sticky")?,
@@ -76,7 +70,7 @@ impl Rule {
 
     /// True if the rule holds for a container with these facts.
     pub(crate) fn holds(&self, facts: &Facts) -> bool {
-        let mut when = self.when.iter().flatten();
+        let mut when = self.when.iter();
         when.all(|(fact, condition)| condition.holds(facts.get(fact.as_str())))
     }
 
@@ -84,7 +78,7 @@ impl Rule {
     /// on other facts.
     pub(crate) fn holds_for_any(&self, known: &Facts) -> Option<bool> {
         let mut holds = Some(true);
-        for (name, condition) in self.when.iter().flatten() {
+        for (name, condition) in &self.when {
             let for_any = match known.get(name.as_str()) {
                 None => condition.holds_for_any(),
                 fact => Some(condition.holds(fact)),
@@ -100,18 +94,17 @@ impl Rule {
 
     /// True if the rule has no condition.
     pub(crate) fn always_holds(&self) -> bool {
-        self.when.iter().flatten().next().is_none()
+        self.when.is_empty()
     }
 
     /// The names of its pools, each with its key: those of an array together.
     pub(crate) fn pools(&self) -> impl Iterator<Item = Vec<(Key, &Template)>> {
         self.pools.iter().enumerate().map(|(i, names)| match names {
-            TextOr::Text(name) => vec![(Key::Pool(i), name)],
+            TextOr::Text(name) => vec![(Key("pools", [Some(i), None]), name)],
             TextOr::Longer(names) => {
+                let key = |nth| Key("pools", [Some(i), Some(nth)]);
                 let names = names.iter().enumerate();
-                names
-                    .map(|(nth, name)| (Key::PoolOfArray(i, nth), name))
-                    .collect()
+                names.map(|(nth, name)| (key(nth), name)).collect()
             }
         })
     }
@@ -143,9 +136,9 @@ fn ips(path: &str, rule: &Object) -> Result<Vec<(Key, Requested)>, Error> {
             "{path}.ip and ips are both set; a rule has only one of them"
         )));
     }
-    let ip = ip.into_iter().map(|ip| (Key::Ip, ip));
+    let ip = ip.into_iter().map(|ip| (Key::named("ip"), ip));
     let ips = ips.into_iter().flatten().enumerate();
-    ip.chain(ips.map(|(i, ip)| (Key::IpOfList(i), ip)))
+    ip.chain(ips.map(|(i, ip)| (Key("ips", [Some(i), None]), ip)))
         .map(|(key, ip)| Ok((key, Requested::read(&format!("{path}.{key}"), ip)?)))
         .collect()
 }
