@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::future::pending;
+use std::iter::successors;
 use std::time::Duration;
 
 use tokio::net::unix::pipe::Receiver;
@@ -13,13 +14,23 @@ use crate::{Kind, StoreError, TimeLimit};
 /// Runs a client's asynchronous requests in this thread.
 pub struct Executor(Option<Runtime>);
 
-/// A request that ended without an outcome.
+/// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// Its time is up.
-    TimeIsUp,
-    /// The call is cancelled.
-    Cancelled,
+pub enum Access {
+    /// It changes nothing.
+    Read,
+    /// It may change something.
+    Write,
+}
+
+impl Access {
+    /// Kind of a failure after which the request may have been executed.
+    pub fn unanswered(self) -> Kind {
+        match self {
+            Self::Read => Kind::Unreachable,
+            Self::Write => Kind::Lost,
+        }
+    }
 }
 
 impl Executor {
@@ -37,15 +48,18 @@ impl Executor {
     ///
     /// # Errors
     ///
-    /// There is no outcome. The request may have been executed.
+    /// There is no outcome in time, or the call is cancelled. The request may have been executed.
     pub fn run<T>(
         &self,
         request: impl Future<Output = T>,
         time: &TimeLimit<'_>,
         within: Duration,
-    ) -> Result<T, Ended> {
+        access: Access,
+    ) -> Result<T, StoreError> {
+        let is_cancelled = || StoreError::new(Kind::Cancelled, "the call is cancelled");
+        let is_late = || StoreError::new(access.unanswered(), "there is no answer in time");
         if time.is_cancelled() {
-            return Err(Ended::Cancelled);
+            return Err(is_cancelled());
         }
         let runtime = self.0.as_ref().expect("it is there until the drop");
         runtime.block_on(async {
@@ -62,8 +76,8 @@ impl Executor {
             tokio::select! {
                 biased;
                 outcome = request => Ok(outcome),
-                () = cancelled => Err(Ended::Cancelled),
-                () = sleep(within) => Err(Ended::TimeIsUp),
+                () = cancelled => Err(is_cancelled()),
+                () = sleep(within) => Err(is_late()),
             }
         })
     }
@@ -79,16 +93,20 @@ impl Drop for Executor {
     }
 }
 
+/// An error and its sources, outermost first.
+pub fn sources<'e>(
+    error: &'e (dyn Error + 'static),
+) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    successors(Some(error), |error| (*error).source())
+}
+
 /// The messages of an error and of its sources, outermost first, without duplicates.
 pub fn reason(error: &(dyn Error + 'static)) -> String {
     let mut texts: Vec<String> = Vec::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let text = error.to_string();
+    for text in sources(error).map(ToString::to_string) {
         if !texts.iter().any(|known| known.contains(&text)) {
             texts.push(text);
         }
-        next = error.source();
     }
     // The outer messages only say that there is a transport error.
     if texts.len() > 1 {
@@ -146,21 +164,18 @@ mod tests {
         let (reader, mut writer) = io::pipe().unwrap();
         let pipe = Pipe(reader);
         let (executor, limit) = (Executor::new().unwrap(), TimeLimit::new(hour, Some(&pipe)));
-        assert_eq!(executor.run(ready(1), &limit, hour), Ok(1));
-        let time_is_up = Err(Ended::TimeIsUp);
-        assert_eq!(
-            executor.run(pending::<()>(), &limit, Duration::ZERO),
-            time_is_up
-        );
+        let kind = |within| {
+            let ended = executor.run(pending::<()>(), &limit, within, Access::Write);
+            ended.unwrap_err().kind
+        };
+        let answered = executor.run(ready(1), &limit, hour, Access::Write);
+        assert_eq!(answered, Ok(1));
+        assert_eq!(kind(Duration::ZERO), Kind::Lost);
         writer.write_all(b"!").unwrap();
-        let cancelled = executor.run(pending::<()>(), &limit, hour);
-        assert_eq!(cancelled, Err(Ended::Cancelled));
+        assert_eq!(kind(hour), Kind::Cancelled);
         assert!(!limit.pause(hour / 2));
         limit.renew();
-        assert_eq!(
-            executor.run(pending::<()>(), &limit, Duration::ZERO),
-            time_is_up
-        );
+        assert_eq!(kind(Duration::ZERO), Kind::Lost);
         assert!(limit.pause(Duration::ZERO));
     }
 }

@@ -2,19 +2,21 @@
 
 use std::path::Path;
 
-use cluster::client::{Ended, Executor, reason};
+use cluster::client::{Access, Executor, reason};
 use cluster::{Kind, StoreError, TimeLimit};
 use http::uri::PathAndQuery;
-use prost::Message;
 use tonic::Request;
 use tonic::client::Grpc;
 use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic_prost::ProstCodec;
 
-use crate::failure::{of_status, unanswered};
-use crate::messages::{Answer, KeyValue, Range, RangeAnswer, Response, TxnAnswer};
-use crate::{Settings, Txn, Url};
+use crate::failure::of_status;
+use crate::messages::{KeyValue, Range, RangeAnswer, TxnAnswer};
+use crate::{Op, Settings, Txn, Url};
+
+/// The only method that is called: one transaction reads, changes, or both.
+const METHOD: &str = "/etcdserverpb.KV/Txn";
 
 /// Largest answer, in bytes. A page of keys with their values stays far below it.
 const LARGEST_ANSWER: usize = 64 << 20;
@@ -58,7 +60,7 @@ impl Client {
         range: &Range,
         time: &TimeLimit<'_>,
     ) -> Result<RangeAnswer, StoreError> {
-        self.call("/etcdserverpb.KV/Range", range, false, time)
+        Ok(self.ranges([range.clone()], time)?.remove(0))
     }
 
     /// Reads all keys of a range, in pages, and passes on each. Each page shows the keys as they are
@@ -97,8 +99,7 @@ impl Client {
     ///
     /// [`Kind::Lost`] if it may have been executed.
     pub fn txn(&mut self, txn: &Txn, time: &TimeLimit<'_>) -> Result<bool, StoreError> {
-        let answer: TxnAnswer = self.call("/etcdserverpb.KV/Txn", txn, true, time)?;
-        Ok(answer.succeeded)
+        Ok(self.call(txn, Access::Write, time)?.succeeded)
     }
 
     /// Reads several ranges at one moment, with one answer for each.
@@ -112,15 +113,11 @@ impl Client {
         time: &TimeLimit<'_>,
     ) -> Result<Vec<RangeAnswer>, StoreError> {
         let reads = Txn {
-            then: ranges.into_iter().map(crate::Op::get).collect(),
+            then: ranges.into_iter().map(Op::get).collect(),
             ..Txn::default()
         };
-        let answer: TxnAnswer = self.call("/etcdserverpb.KV/Txn", &reads, false, time)?;
-        let answers = answer.responses.into_iter();
-        let answers: Vec<RangeAnswer> = answers
-            .filter_map(|answer| answer.response)
-            .map(|Response::Range(range)| range)
-            .collect();
+        let answers = self.call(&reads, Access::Read, time)?.responses.into_iter();
+        let answers: Vec<RangeAnswer> = answers.filter_map(|answer| answer.range).collect();
         match answers.len() == reads.then.len() {
             true => Ok(answers),
             false => Err(self.named(Kind::Unreachable, "its answer lacks results")),
@@ -128,22 +125,17 @@ impl Client {
     }
 
     /// Sends a request to the member in use; after a failure, the next request goes to another one.
-    fn call<Q, A>(
+    fn call(
         &mut self,
-        path: &'static str,
-        message: &Q,
-        changes: bool,
+        txn: &Txn,
+        access: Access,
         time: &TimeLimit<'_>,
-    ) -> Result<A, StoreError>
-    where
-        Q: Message + Clone + 'static,
-        A: Answer,
-    {
+    ) -> Result<TxnAnswer, StoreError> {
         if self.started.is_none() {
             self.started = Some(self.start(time)?);
         }
         let started = self.started.as_mut().expect("it is started");
-        let answered = started.exchange(path, message, changes, time);
+        let answered = started.exchange(txn, access, time);
         if answered.is_err() {
             started.current += 1;
         }
@@ -180,8 +172,7 @@ impl Client {
         let executor = Executor::new()?;
         // A channel starts tasks, which belong to the runtime.
         let connect = async { endpoints.iter().map(Endpoint::connect_lazy).collect() };
-        let ended = |_| self.named(Kind::Unreachable, "there is no time left");
-        let channels = executor.run(connect, time, time.attempt()).map_err(ended)?;
+        let channels = executor.run(connect, time, time.attempt(), Access::Read)?;
         Ok(Started {
             executor,
             channels,
@@ -222,20 +213,15 @@ impl Client {
 
 impl Started {
     /// Sends a request, and waits for its answer for half of the time that is left.
-    fn exchange<Q, A>(
+    fn exchange(
         &self,
-        path: &'static str,
-        message: &Q,
-        changes: bool,
+        txn: &Txn,
+        access: Access,
         time: &TimeLimit<'_>,
-    ) -> Result<A, StoreError>
-    where
-        Q: Message + Clone + 'static,
-        A: Answer,
-    {
+    ) -> Result<TxnAnswer, StoreError> {
         let channel = &self.channels[self.current % self.channels.len()];
         let within = time.attempt();
-        let mut request = Request::new(message.clone());
+        let mut request = Request::new(txn.clone());
         request.set_timeout(within);
         // A member without a leader then refuses immediately.
         let leader = AsciiMetadataValue::from_static("true");
@@ -244,19 +230,18 @@ impl Started {
             let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(LARGEST_ANSWER);
             let not_ready = |error| StoreError::new(Kind::Unreachable, reason(&error));
             grpc.ready().await.map_err(not_ready)?;
-            let path = PathAndQuery::from_static(path);
-            let answer = grpc.unary(request, path, ProstCodec::<Q, A>::default());
-            answer.await.map_err(|status| of_status(&status, changes))
+            let path = PathAndQuery::from_static(METHOD);
+            let answer = grpc.unary(request, path, ProstCodec::default());
+            answer.await.map_err(|status| of_status(&status, access))
         };
-        let unanswered = |why: &str| StoreError::new(unanswered(changes), why);
-        let answered = self.executor.run(exchange, time, within);
-        let response = answered.map_err(|ended| match ended {
-            Ended::TimeIsUp => unanswered("it doesn't answer"),
-            Ended::Cancelled => StoreError::new(Kind::Cancelled, "the call is cancelled"),
-        })??;
-        match response.get_ref().header() {
-            Some(_) => Ok(response.into_inner()),
-            None => Err(unanswered("its answer has no header, so it isn't etcd")),
+        let response = self.executor.run(exchange, time, within, access)??;
+        let answer: TxnAnswer = response.into_inner();
+        match answer.header {
+            Some(_) => Ok(answer),
+            None => Err(StoreError::new(
+                access.unanswered(),
+                "its answer has no header, so it isn't etcd",
+            )),
         }
     }
 }

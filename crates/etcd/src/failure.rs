@@ -2,13 +2,13 @@
 
 use std::error::Error;
 
-use cluster::client::{is_client_refused, is_distrust, reason};
+use cluster::client::{Access, is_client_refused, is_distrust, reason, sources};
 use cluster::{Kind, StoreError};
 use tonic::{Code, ConnectError, Status};
 
-/// The failure of a request; `changes` says whether it would change something. The texts are of
+/// The failure of a request. The texts are of
 /// etcd's `rpctypes/error.go`.
-pub(crate) fn of_status(status: &Status, changes: bool) -> StoreError {
+pub(crate) fn of_status(status: &Status, access: Access) -> StoreError {
     let said = status.message().trim_start_matches("etcdserver: ");
     let is = |text: &str| said.contains(text);
     let (kind, msg) = match status.code() {
@@ -26,7 +26,7 @@ pub(crate) fn of_status(status: &Status, changes: bool) -> StoreError {
             let was_sent = !is_of_connection(status);
             let kind = match was_sent {
                 true if is_client_refused(&reason) => Kind::Refused,
-                true => unanswered(changes),
+                true => access.unanswered(),
                 false if is_distrust(&reason) => Kind::Refused,
                 false => Kind::Unreachable,
             };
@@ -36,23 +36,8 @@ pub(crate) fn of_status(status: &Status, changes: bool) -> StoreError {
     StoreError::new(kind, msg)
 }
 
-/// Kind of a failure after which a request may have been executed, by whether it would change
-/// something.
-pub(crate) fn unanswered(changes: bool) -> Kind {
-    match changes {
-        true => Kind::Lost,
-        false => Kind::Unreachable,
-    }
-}
-
 /// True if there was no connection, so the request was not sent.
 fn is_of_connection(status: &Status) -> bool {
-    let mut next = status.source();
-    while let Some(error) = next {
-        if error.is::<ConnectError>() {
-            return true;
-        }
-        next = error.source();
-    }
-    false
+    let mut sources = status.source().into_iter().flat_map(sources);
+    sources.any(|error| error.is::<ConnectError>())
 }

@@ -1,7 +1,8 @@
 //! The messages of etcd's gRPC interface that the client uses, after etcd's `rpc.proto` and
-//! `kv.proto`. Unused fields are omitted; the decoder skips them.
+//! `kv.proto`. Unused fields are omitted; the decoder skips them. The fields of a `oneof` are
+//! optional ones, which is the same on the wire.
 
-use prost::{Message, Oneof};
+use prost::Message;
 
 /// A key with its value.
 #[derive(Clone, PartialEq, Message)]
@@ -39,18 +40,14 @@ pub struct Range {
 
 /// State of the cluster. A server whose answer has none isn't etcd.
 #[derive(Clone, PartialEq, Message)]
-pub struct Header {
-    /// ID of the cluster.
+pub(crate) struct Header {
     #[prost(uint64, tag = "1")]
-    pub cluster_id: u64,
+    pub(crate) cluster_id: u64,
 }
 
 /// Keys that were read.
 #[derive(Clone, PartialEq, Message)]
 pub struct RangeAnswer {
-    /// State of the cluster.
-    #[prost(message, optional, tag = "1")]
-    pub header: Option<Header>,
     /// The keys, in ascending order.
     #[prost(message, repeated, tag = "2")]
     pub kvs: Vec<KeyValue>,
@@ -73,21 +70,15 @@ pub(crate) struct DeleteRequest {
     pub(crate) key: Vec<u8>,
 }
 
-/// One operation of a transaction.
+/// One operation of a transaction: only one of these is set.
 #[derive(Clone, PartialEq, Message)]
 pub struct Op {
-    #[prost(oneof = "Request", tags = "1, 2, 3")]
-    pub(crate) request: Option<Request>,
-}
-
-#[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum Request {
-    #[prost(message, tag = "1")]
-    Range(Range),
-    #[prost(message, tag = "2")]
-    Put(PutRequest),
-    #[prost(message, tag = "3")]
-    Delete(DeleteRequest),
+    #[prost(message, optional, tag = "1")]
+    pub(crate) range: Option<Range>,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) put: Option<PutRequest>,
+    #[prost(message, optional, tag = "3")]
+    pub(crate) delete: Option<DeleteRequest>,
 }
 
 /// A condition of a transaction: a key, or each of an interval, has this creation or this value.
@@ -101,19 +92,13 @@ pub struct Compare {
     pub(crate) target: i32,
     #[prost(bytes = "vec", tag = "3")]
     pub(crate) key: Vec<u8>,
-    #[prost(oneof = "Compared", tags = "5, 7")]
-    pub(crate) compared: Option<Compared>,
+    #[prost(int64, optional, tag = "5")]
+    pub(crate) create_revision: Option<i64>,
+    #[prost(bytes = "vec", optional, tag = "7")]
+    pub(crate) value: Option<Vec<u8>>,
     /// As [`Range::range_end`].
     #[prost(bytes = "vec", tag = "64")]
     pub(crate) range_end: Vec<u8>,
-}
-
-#[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum Compared {
-    #[prost(int64, tag = "5")]
-    CreateRevision(i64),
-    #[prost(bytes = "vec", tag = "7")]
-    Value(Vec<u8>),
 }
 
 /// A transaction: if all conditions hold, etcd executes the operations, atomically. etcd accepts
@@ -140,31 +125,8 @@ pub(crate) struct TxnAnswer {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ResponseOp {
-    #[prost(oneof = "Response", tags = "1")]
-    pub(crate) response: Option<Response>,
-}
-
-#[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum Response {
-    #[prost(message, tag = "1")]
-    Range(RangeAnswer),
-}
-
-/// An answer of etcd.
-pub(crate) trait Answer: Message + Default + 'static {
-    fn header(&self) -> Option<&Header>;
-}
-
-impl Answer for RangeAnswer {
-    fn header(&self) -> Option<&Header> {
-        self.header.as_ref()
-    }
-}
-
-impl Answer for TxnAnswer {
-    fn header(&self) -> Option<&Header> {
-        self.header.as_ref()
-    }
+    #[prost(message, optional, tag = "1")]
+    pub(crate) range: Option<RangeAnswer>,
 }
 
 impl Range {
@@ -207,7 +169,7 @@ impl Compare {
         Self {
             target: 1,
             key: key.into(),
-            compared: Some(Compared::CreateRevision(0)),
+            create_revision: Some(0),
             ..Self::default()
         }
     }
@@ -220,7 +182,8 @@ impl Compare {
             target: 1,
             key: range.key,
             range_end: range.range_end,
-            compared: Some(Compared::CreateRevision(next)),
+            create_revision: Some(next),
+            value: None,
         }
     }
 
@@ -229,34 +192,35 @@ impl Compare {
         Self {
             target: 3,
             key: key.into(),
-            compared: Some(Compared::Value(value.into())),
+            value: Some(value.into()),
             ..Self::default()
         }
     }
 }
 
 impl Op {
-    fn new(request: Request) -> Self {
-        Self {
-            request: Some(request),
-        }
-    }
-
     /// Sets a key's value.
     pub fn put(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
-        Self::new(Request::Put(PutRequest {
-            key: key.into(),
-            value: value.into(),
-        }))
+        let (key, value) = (key.into(), value.into());
+        Self {
+            put: Some(PutRequest { key, value }),
+            ..Self::default()
+        }
     }
 
     /// Deletes a key. A missing one is no error.
     pub fn delete(key: impl Into<Vec<u8>>) -> Self {
-        Self::new(Request::Delete(DeleteRequest { key: key.into() }))
+        Self {
+            delete: Some(DeleteRequest { key: key.into() }),
+            ..Self::default()
+        }
     }
 
     /// Reads keys.
     pub fn get(range: Range) -> Self {
-        Self::new(Request::Range(range))
+        Self {
+            range: Some(range),
+            ..Self::default()
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use cluster::client::Executor;
+use cluster::client::{Access, Executor};
 use cluster::{DEFAULT_TIMEOUT, Kind, StoreError, TimeLimit};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy;
@@ -14,7 +14,7 @@ use kube::client::{Body, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tower::ServiceBuilder;
 
-use crate::failure::{Access, ended, failure};
+use crate::failure::failure;
 
 /// How a client sends requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +63,7 @@ impl Client {
             connect(document, may_execute, sent),
             &TimeLimit::new(DEFAULT_TIMEOUT, None),
             DEFAULT_TIMEOUT,
+            Access::Read,
         );
         let (kube, server) = connected
             .map_err(|_| refused(&"it can't be read in time"))?
@@ -85,8 +86,10 @@ impl Client {
         F: Future<Output = kube::Result<T>>,
     {
         let requests = requests(self.kube.clone());
-        let outcome = self.executor.run(requests, time, time.attempt());
-        outcome.map_err(|cause| ended(cause, &self.server, access))
+        let outcome = self.executor.run(requests, time, time.attempt(), access);
+        outcome.map_err(|StoreError { kind, msg }| {
+            StoreError::new(kind, format!("the API server {}: {msg}", self.server))
+        })
     }
 
     /// The failure for an error of `kube`.

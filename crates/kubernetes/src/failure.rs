@@ -1,40 +1,9 @@
 //! Failures of requests, by what the caller can do.
 
-use std::error::Error;
-
-use cluster::client::{Ended, is_client_refused, is_distrust, reason};
+use cluster::client::{Access, is_client_refused, is_distrust, reason, sources};
 use cluster::{Kind, StoreError};
 use hyper_util::client::legacy::Error as ConnectionError;
 use kube::core::Status;
-
-/// What a request does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    Read,
-    /// A creation or a deletion.
-    Write,
-}
-
-impl Access {
-    /// Kind of a failure after which the request may have been executed.
-    fn unanswered(self) -> Kind {
-        match self {
-            Self::Read => Kind::Unreachable,
-            Self::Write => Kind::Lost,
-        }
-    }
-}
-
-/// The failure of a request whose time is up.
-pub(crate) fn ended(ended: Ended, server: &str, access: Access) -> StoreError {
-    match ended {
-        Ended::TimeIsUp => StoreError::new(
-            access.unanswered(),
-            format!("the API server {server} didn't answer in time"),
-        ),
-        Ended::Cancelled => StoreError::new(Kind::Cancelled, "the call was cancelled"),
-    }
-}
 
 /// The failure for an error of `kube`.
 pub(crate) fn failure(error: &kube::Error, server: &str, access: Access) -> StoreError {
@@ -77,15 +46,8 @@ fn kind_without_answer(error: &kube::Error, why: &str, access: Access) -> Kind {
 
 /// True if there was no connection, so that the request wasn't sent.
 fn is_unsent(error: &kube::Error) -> bool {
-    let mut next = Some(error as &(dyn Error + 'static));
-    while let Some(error) = next {
-        let connection = error.downcast_ref::<ConnectionError>();
-        if connection.is_some_and(ConnectionError::is_connect) {
-            return true;
-        }
-        next = error.source();
-    }
-    false
+    let mut connections = sources(error).filter_map(|error| error.downcast_ref());
+    connections.any(ConnectionError::is_connect)
 }
 
 /// The API server's message, with the code.

@@ -4,9 +4,10 @@ use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::path::Path;
 
+use cluster::client::Access;
 use cluster::{
-    AddressKey, Among, Claim, DEFAULT_TIMEOUT, Held, Holder, Inventory, Kind, PoolAddresses,
-    Release, Selection, Store, StoreError, TimeLimit,
+    AddressKey, Among, Claim, DEFAULT_TIMEOUT, Held, Holder, Inventory, Kind, Release, Selection,
+    Store, StoreError, TimeLimit,
 };
 use cni::Object;
 use either::Either;
@@ -18,7 +19,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::client::{Client, Requests};
-use crate::failure::{Access, exists, is_another, is_missing};
+use crate::failure::{exists, is_another, is_missing};
 use crate::labels;
 use crate::names::{address_key, object_name};
 use crate::objects::{StoredAddress, held, new_address};
@@ -192,15 +193,15 @@ impl Store for Kubernetes<'_> {
     /// attachment.
     fn list(&mut self, selection: &Selection<'_>) -> Result<Vec<AddressKey>, StoreError> {
         let mut valid_labels = HashSet::new();
-        let pairs = match selection {
-            Selection::Node(node) => vec![("node", (*node).to_owned())],
+        let selector = match *selection {
+            Selection::Node(node) => labels::selector(&[("node", node)]),
             Selection::Attachment {
                 node,
                 network,
                 attachment,
             } => {
                 let label = labels::attachment_of(node, network, attachment);
-                vec![("node", (*node).to_owned()), ("attachment", label)]
+                labels::selector(&[("node", node), ("attachment", &label)])
             }
             Selection::Stale {
                 node,
@@ -209,15 +210,10 @@ impl Store for Kubernetes<'_> {
             } => {
                 let label = |attachment| labels::attachment_of(node, network, attachment);
                 valid_labels.extend(valid.iter().map(label));
-                vec![
-                    ("node", (*node).to_owned()),
-                    ("network", (*network).to_owned()),
-                ]
+                labels::selector(&[("node", node), ("network", network)])
             }
-            Selection::Owner(hash) => vec![("owner", (*hash).to_owned())],
+            Selection::Owner(hash) => labels::selector(&[("owner", hash)]),
         };
-        let selectors = pairs.iter().map(|(key, text)| labels::selector(key, text));
-        let selector = selectors.collect::<Vec<_>>().join(",");
         let list = ListParams::default().labels(&selector);
         let mut keys = Vec::new();
         self.each(
@@ -236,12 +232,12 @@ impl Store for Kubernetes<'_> {
 
     /// Reads some one after the other; else lists by the label `pool`, or the names of all
     /// addresses: the label doesn't say which addresses a pool has today.
-    fn taken(&mut self, pool: &PoolAddresses<'_>) -> Result<Vec<IpAddr>, StoreError> {
-        let list = match pool.among {
+    fn taken(&mut self, pool: &ipam::Pool, among: Among<'_>) -> Result<Vec<IpAddr>, StoreError> {
+        let list = match among {
             Among::Some(ips) => {
                 let mut taken = Vec::new();
                 for ip in ips {
-                    let name = name_of(&pool.key(*ip))?;
+                    let name = name_of(&AddressKey::of(pool, *ip))?;
                     // The claim decides, so the API server's cache is enough.
                     let cached = GetParams::at("0");
                     let read: Option<IgnoredAny> = self.get(&addresses(), &name, &cached)?;
@@ -254,12 +250,12 @@ impl Store for Kubernetes<'_> {
             }
             // The list of all is the one that must be right.
             Among::Named(name) => ListParams::default()
-                .labels(&labels::selector("pool", name))
+                .labels(&labels::selector(&[("pool", name)]))
                 .match_any(),
             Among::All => ListParams::default(),
         };
         let keys = self.names_in(list)?.into_iter();
-        let own = keys.filter(|key| key.space.as_ref() == pool.space);
+        let own = keys.filter(|key| key.space == pool.space);
         let ips = own.map(|key| key.ip);
         Ok(ips.filter(|ip| pool.ranges.contains(*ip)).collect())
     }
