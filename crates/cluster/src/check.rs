@@ -6,7 +6,7 @@ use ipam::prev_ips;
 use crate::pools::CallPools;
 use crate::release::keys;
 use crate::repetition::{READ_AT_ONCE, read_one, until_answered};
-use crate::{AddressKey, Held, Holder, Node, Selection, Store};
+use crate::{Held, Node, Selection, Store};
 
 /// Verifies that every address of `prevResult` that is in a pool is claimed for the attachment, or
 /// for the pool's owner, and that the attachment has an address at all.
@@ -36,30 +36,29 @@ pub fn check(
         }
         read => read?,
     };
-    let in_pools: Vec<(AddressKey, Option<Holder>)> = ips
-        .iter()
-        .filter_map(|config| {
-            let mut pools = pools.iter().flat_map(CallPools::all);
-            let pool = pools.find(|pool| pool.pool.ranges.contains(config.ip()))?;
-            Some((pool.key(config.ip()), pool.owner(&attachment.ifname)))
-        })
-        .collect();
-    for (key, owner) in &in_pools {
-        let held = read_one(store, key)?;
-        let is_ours = |held: &Held| match owner {
+    let mut is_any_in_pools = false;
+    for config in &ips {
+        let mut pools = pools.iter().flat_map(CallPools::all);
+        let Some(pool) = pools.find(|pool| pool.pool.ranges.contains(config.ip())) else {
+            continue;
+        };
+        is_any_in_pools = true;
+        let (key, owner) = (pool.key(config.ip()), pool.owner(&attachment.ifname));
+        let held = read_one(store, &key)?;
+        let is_ours = |held: &Held| match &owner {
             Some(owner) => held.is_of(owner),
             None => held.is(node, network, attachment),
         };
         if !held.as_ref().is_some_and(is_ours) {
             let state = held.map_or("free".to_owned(), |held| held.describe());
-            let place = store.path_of_address(key);
+            let place = store.path_of_address(&key);
             let holder = owner.as_ref().and_then(|holder| holder.owner.as_ref());
             let holder = holder.map_or(attachment.to_string(), |owner| owner.name.clone());
             let why = format!("{place} should be reserved to {holder}, and is {state}");
             return Err(Error::new(code::NOT_RESERVED, why));
         }
     }
-    if !in_pools.is_empty() || has_any(store, node, attachment, call)? {
+    if is_any_in_pools || has_any(store, node, attachment, call)? {
         return Ok(());
     }
     Err(Error::new(

@@ -12,7 +12,7 @@ use crate::{AddressKey, Node};
 
 /// The holder of an address: an attachment of a network, on a node; or an owner, instead of an
 /// attachment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// What the address belongs to; `None` for an attachment.
     #[serde(flatten)]
@@ -67,7 +67,6 @@ impl Holder {
     ) -> Self {
         let text = |key| args.get(key).map(str::to_owned);
         Self {
-            owner: None,
             node: node.name.clone(),
             machine: node.machine.clone(),
             network: network.to_owned(),
@@ -77,7 +76,7 @@ impl Holder {
             since: rfc3339(SystemTime::now()),
             namespace: text("K8S_POD_NAMESPACE"),
             pod: text("K8S_POD_NAME"),
-            other: Map::new(),
+            ..Self::default()
         }
     }
 
@@ -86,16 +85,11 @@ impl Holder {
     pub fn of_owner(owner: Owner, network: &str, ifname: &IfName, pool: &str) -> Self {
         Self {
             owner: Some(owner),
-            node: String::new(),
-            machine: None,
             network: network.to_owned(),
-            container_id: String::new(),
             ifname: ifname.to_string(),
             pool: pool.to_owned(),
             since: rfc3339(SystemTime::now()),
-            namespace: None,
-            pod: None,
-            other: Map::new(),
+            ..Self::default()
         }
     }
 

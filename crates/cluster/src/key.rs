@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use cni::NetworkName;
+use ipam::Pool;
 
 /// Name of an address: the address, in its space. Nothing else names a reservation, so two pools
 /// with the same address share its name.
@@ -13,6 +14,16 @@ pub struct AddressKey {
     pub space: Option<NetworkName>,
     /// The address; an IPv4 address is never written as IPv6.
     pub ip: IpAddr,
+}
+
+impl AddressKey {
+    /// The name of one of a pool's addresses.
+    pub fn of(pool: &Pool, ip: IpAddr) -> Self {
+        Self {
+            space: pool.space.clone(),
+            ip: pool.ranges.in_family(ip),
+        }
+    }
 }
 
 impl fmt::Display for AddressKey {

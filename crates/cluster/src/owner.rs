@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use cni::{Error, code};
 
 use crate::pools::{CallPool, CallPools};
-use crate::repetition::{READ_AT_ONCE, read_one, until_answered};
+use crate::repetition::{read_listed, read_one, until_answered};
 use crate::search::Search;
 use crate::{Held, Holder, Selection, Store, StoreError};
 
@@ -20,11 +20,7 @@ use crate::{Held, Holder, Selection, Store, StoreError};
 /// Those of the store.
 pub fn of_owner(store: &mut dyn Store, holder: &Holder) -> Result<Vec<Held>, StoreError> {
     let hash = holder.owner_hash().unwrap_or_default();
-    let keys = until_answered(store, |store| store.list(&Selection::Owner(&hash)))?;
-    let mut all = Vec::new();
-    for some in keys.chunks(READ_AT_ONCE) {
-        all.extend(until_answered(store, |store| store.read(some))?);
-    }
+    let mut all = read_listed(store, &Selection::Owner(&hash))?;
     all.retain(|held| held.is_of(holder));
     all.sort_by_key(|held| held.created);
     Ok(all)

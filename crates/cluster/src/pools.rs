@@ -5,7 +5,7 @@ use cni::{Error, IfName, NetworkConfig, NetworkName, Object, code};
 use ipam::{Pool, Pools, overflow};
 
 use crate::repetition::until_answered;
-use crate::{AddressKey, Among, Holder, Owner, PoolAddresses, Store};
+use crate::{AddressKey, Holder, Owner, Store};
 
 /// Keys of a definition that are copied into an entry which has only a name.
 const DEFINITION_KEYS: [&str; 7] = [
@@ -113,10 +113,7 @@ impl CallPool {
 
     /// The key of one of its addresses.
     pub(crate) fn key(&self, ip: std::net::IpAddr) -> AddressKey {
-        AddressKey {
-            space: self.pool.space.clone(),
-            ip: self.pool.ranges.in_family(ip),
-        }
+        AddressKey::of(&self.pool, ip)
     }
 
     /// True if it gives the address of this key, or if that one is requested of it.
@@ -133,15 +130,6 @@ impl CallPool {
         };
         let network = self.network.as_str();
         Some(Holder::of_owner(owner, network, ifname, &self.name))
-    }
-
-    /// Some of its addresses, for a list.
-    pub(crate) fn addresses<'a>(&'a self, among: Among<'a>) -> PoolAddresses<'a> {
-        PoolAddresses {
-            space: self.pool.space.as_ref(),
-            ranges: &self.pool.ranges,
-            among,
-        }
     }
 
     /// The pool, for messages.

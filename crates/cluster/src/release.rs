@@ -31,10 +31,12 @@ pub fn del(
     releases.of_keys(store, &keys(config, &prev_ips), judge)?;
     let is_rollback = !call.environment.text(ROLLBACK).is_empty();
     let expected = match is_rollback {
-        true => Some(prev_ips.len()),
-        false => number_of_pools(config),
+        true => prev_ips.len(),
+        false => Pools::to_release(config).entries().len(),
     };
-    let has_all = expected.is_some_and(|expected| releases.settled() >= expected);
+    // Without pools, their number isn't known.
+    let is_known = is_rollback || expected > 0;
+    let has_all = is_known && releases.settled() >= expected;
     if has_all || releases.is_store_away {
         return releases.outcome();
     }
@@ -49,12 +51,6 @@ pub fn del(
     }
     releases.of_keys(store, &listed, judge)?;
     releases.outcome()
-}
-
-/// Number of the call's pools; `None` if it isn't known.
-fn number_of_pools(config: &NetworkConfig) -> Option<usize> {
-    let pools = Pools::to_release(config);
-    Some(pools.entries().len()).filter(|number| *number > 0)
 }
 
 /// What a DEL or GC does with an address.

@@ -57,15 +57,21 @@ pub(crate) fn read_one(
 ///
 /// Those of the store.
 pub fn of_node(store: &mut dyn Store, node: &str) -> Result<Vec<Held>, StoreError> {
-    let keys = until_answered(store, |store| store.list(&Selection::Node(node)))?;
+    let mut all = read_listed(store, &Selection::Node(node))?;
+    let is_of_node = |held: &Held| held.holder.as_ref().is_some_and(|of| of.node == node);
+    all.retain(is_of_node);
+    Ok(all)
+}
+
+/// Lists addresses, and reads each.
+pub(crate) fn read_listed(
+    store: &mut dyn Store,
+    selection: &Selection<'_>,
+) -> Result<Vec<Held>, StoreError> {
+    let keys = until_answered(store, |store| store.list(selection))?;
     let mut all = Vec::new();
     for some in keys.chunks(READ_AT_ONCE) {
         all.extend(until_answered(store, |store| store.read(some))?);
     }
-    all.retain(|held| {
-        held.holder
-            .as_ref()
-            .is_some_and(|holder| holder.node == node)
-    });
     Ok(all)
 }

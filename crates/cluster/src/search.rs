@@ -105,8 +105,7 @@ impl<'p> Search<'p> {
     }
 
     fn taken(&self, store: &mut dyn Store, among: Among<'_>) -> Result<Vec<IpAddr>, StoreError> {
-        let addresses = self.pool.addresses(among);
-        until_answered(store, |store| store.taken(&addresses))
+        until_answered(store, |store| store.taken(&self.pool.pool, among))
     }
 
     /// The error of a list, with what is known of the pool: a full one may be too large to be listed

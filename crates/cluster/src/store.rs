@@ -8,8 +8,8 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use cni::{Attachment, NetworkName, Object};
-use ipam::RangeSet;
+use cni::{Attachment, Object};
+use ipam::Pool;
 
 use crate::{AddressKey, Held, Holder, StoreError, TimeLimit};
 
@@ -78,7 +78,7 @@ pub trait Store {
     /// # Errors
     ///
     /// See [`crate::Kind`].
-    fn taken(&mut self, pool: &PoolAddresses<'_>) -> Result<Vec<IpAddr>, StoreError>;
+    fn taken(&mut self, pool: &Pool, among: Among<'_>) -> Result<Vec<IpAddr>, StoreError>;
 }
 
 /// Lists of everything in a store, for tools.
@@ -152,25 +152,6 @@ pub enum Selection<'a> {
     },
     /// Those of an owner's key, by its hash.
     Owner(&'a str),
-}
-
-/// Addresses of a pool.
-#[derive(Clone, Copy, Debug)]
-pub struct PoolAddresses<'a> {
-    /// Its address space.
-    pub space: Option<&'a NetworkName>,
-    /// Its ranges.
-    pub ranges: &'a RangeSet,
-    /// Which of them a list is for.
-    pub among: Among<'a>,
-}
-
-impl PoolAddresses<'_> {
-    /// The key of one of them.
-    pub fn key(&self, ip: IpAddr) -> AddressKey {
-        let space = self.space.cloned();
-        AddressKey { space, ip }
-    }
 }
 
 /// Which addresses of a pool a list is for.

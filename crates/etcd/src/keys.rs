@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use cluster::{AddressKey, Holder, PoolAddresses};
+use cluster::{AddressKey, Holder};
 use cni::NetworkName;
+use ipam::{Interval, Pool};
 
 use crate::Range;
 
@@ -66,9 +67,9 @@ impl Keys {
     }
 
     /// The keys of a pool's addresses: an interval for each range.
-    pub fn taken(&self, pool: &PoolAddresses<'_>) -> Vec<Range> {
-        let address = |ip| self.addresses() + &name(pool.space, ip);
-        let interval = |given: ipam::Interval| Range {
+    pub fn taken(&self, pool: &Pool) -> Vec<Range> {
+        let address = |ip| self.address(&AddressKey::of(pool, ip));
+        let interval = |given: Interval| Range {
             key: address(given.first()).into_bytes(),
             // The key behind the last address.
             range_end: (address(given.last()) + "\0").into_bytes(),

@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 
 use cluster::{
-    AddressKey, Among, Claim, Held, Holder, Inventory, Kind, PoolAddresses, Release, Selection,
-    Store, StoreError, TimeLimit,
+    AddressKey, Among, Claim, Held, Holder, Inventory, Kind, Release, Selection, Store, StoreError,
+    TimeLimit,
 };
 use cni::{Cancellation, Object};
+use ipam::Pool;
 
 use crate::messages::KeyValue;
 use crate::{Client, Compare, Keys, Op, Range, Settings, Txn};
@@ -163,12 +164,12 @@ impl Store for EtcdStore<'_> {
         self.names_in(&Range::prefix(&*prefix).without_values(), &prefix)
     }
 
-    fn taken(&mut self, pool: &PoolAddresses<'_>) -> Result<Vec<IpAddr>, StoreError> {
-        if let Among::Some(ips) = pool.among {
+    fn taken(&mut self, pool: &Pool, among: Among<'_>) -> Result<Vec<IpAddr>, StoreError> {
+        if let Among::Some(ips) = among {
             // The claim decides, so what one member knows is enough.
             let name = |ip: &IpAddr| Range {
                 serializable: true,
-                ..Range::key(self.keys.address(&pool.key(*ip))).without_values()
+                ..Range::key(self.keys.address(&AddressKey::of(pool, *ip))).without_values()
             };
             let answers = self.client.ranges(ips.iter().map(name), &self.time)?;
             let both = ips.iter().zip(&answers);
@@ -180,7 +181,7 @@ impl Store for EtcdStore<'_> {
         for range in self.keys.taken(pool) {
             let keys = self.names_in(&range, &prefix)?.into_iter();
             // The name of a space may lie between two addresses.
-            let own = keys.filter(|key| key.space.as_ref() == pool.space);
+            let own = keys.filter(|key| key.space == pool.space);
             taken.extend(own.map(|key| key.ip));
         }
         Ok(taken)

@@ -6,11 +6,11 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use cluster::{
-    AddressKey, Among, Claim, Held, Holder, Kind, PoolAddresses, Release, Selection, Store,
-    StoreError, TimeLimit,
+    AddressKey, Among, Claim, Held, Holder, Kind, Release, Selection, Store, StoreError, TimeLimit,
 };
 use cni::{Cancellation, Object};
 use fastrand::Rng;
+use ipam::Pool;
 
 /// Faults, each in percent of the requests.
 #[derive(Clone, Copy, Debug, Default)]
@@ -259,8 +259,8 @@ impl Store for MemoryStore<'_> {
         Ok(selected.map(|held| held.key.clone()).collect())
     }
 
-    fn taken(&mut self, pool: &PoolAddresses<'_>) -> Result<Vec<IpAddr>, StoreError> {
-        if let Among::Some(ips) = pool.among {
+    fn taken(&mut self, pool: &Pool, among: Among<'_>) -> Result<Vec<IpAddr>, StoreError> {
+        if let Among::Some(ips) = among {
             if self.happens(self.faults.old_looks) {
                 return Ok(ips.to_vec());
             }
@@ -269,11 +269,11 @@ impl Store for MemoryStore<'_> {
         }
         let state = self.reach()?;
         let keys = state.addresses.keys();
-        let is_listed = |ip| match pool.among {
+        let is_listed = |ip| match among {
             Among::Some(ips) => ips.contains(&ip),
             Among::Named(_) | Among::All => pool.ranges.contains(ip),
         };
-        let listed = keys.filter(|key| key.space.as_ref() == pool.space && is_listed(key.ip));
+        let listed = keys.filter(|key| key.space == pool.space && is_listed(key.ip));
         Ok(listed.map(|key| key.ip).collect())
     }
 }
