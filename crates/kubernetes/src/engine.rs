@@ -51,8 +51,8 @@ impl Engine for KubernetesEngine {
     fn node(&self, ipam: &Object) -> Result<Node, Error> {
         let configured: Option<String> = ipam.read("ipam", "node")?;
         let name = match configured.filter(|name| !name.is_empty()) {
-            Some(name) => Some(name),
             None => node_of_kubeconfig(&Settings::read(ipam)?.kubeconfig)?,
+            name => name,
         };
         let node = match name {
             Some(name) => Node {

@@ -12,6 +12,7 @@ use cni::{About, Attachment, Call, Error, Object, Plugin, Reply, code};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, GetParams};
+use serde::de::IgnoredAny;
 
 use crate::Kubernetes;
 use crate::client::{Client, Requests};
@@ -24,6 +25,13 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// The key of the facts in a result.
 const FACTS: &str = "facts";
+
+/// URL paths of what is read, of pods in one namespace for all.
+const READ: [&str; 3] = [
+    "/api/v1/namespaces/kube-system/pods",
+    "/api/v1/namespaces",
+    "/api/v1/nodes",
+];
 
 /// Facts by their names. `None` decides that there is no such fact.
 type Facts = BTreeMap<String, Option<String>>;
@@ -63,9 +71,14 @@ impl Plugin for FactsOfPod {
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
         annotations(&call.config.ipam()?)?;
         let mut store = open(call)?;
-        let may_read = until_answered(&mut store, |store| store.read_with(may_read));
-        let unavailable = |error| Error::new(code::UNAVAILABLE, Error::from(error).msg);
-        may_read.map(|()| Reply::Nothing).map_err(unavailable)
+        for collection in READ {
+            // It needn't exist: whether this client may read it is decided first.
+            let read = until_answered(&mut store, |store| {
+                store.get::<IgnoredAny>(collection, "ipam-df-kubernetes", &GetParams::any())
+            });
+            read.map_err(|error| Error::new(code::UNAVAILABLE, Error::from(error).msg))?;
+        }
+        Ok(Reply::Nothing)
     }
 }
 
@@ -205,29 +218,4 @@ async fn read(kube: kube::Client, wanted: &Wanted) -> kube::Result<Option<Found>
         namespace_labels: namespace.labels().clone(),
         node_labels: of_node.labels().clone(),
     }))
-}
-
-/// Asks for objects that needn't exist: whether this client may read them is decided first.
-async fn may_read(kube: kube::Client) -> kube::Result<()> {
-    let name = "ipam-df-kubernetes";
-    let cached = GetParams::any();
-    let (pods, namespaces, nodes) = (
-        Api::<Pod>::namespaced(kube.clone(), "kube-system"),
-        Api::<Namespace>::all(kube.clone()),
-        Api::<Node>::all(kube),
-    );
-    for answer in [
-        pods.get_metadata_with(name, &cached).await.map(|_| ()),
-        namespaces
-            .get_metadata_with(name, &cached)
-            .await
-            .map(|_| ()),
-        nodes.get_metadata_with(name, &cached).await.map(|_| ()),
-    ] {
-        match answer {
-            Err(error) if is_missing(&error, name) => {}
-            answer => answer?,
-        }
-    }
-    Ok(())
 }

@@ -59,11 +59,7 @@ pub struct AddressSpec {
     #[schemars(length(max = 1024))]
     pub network: String,
     /// ID of the container or pod sandbox in its runtime; none if it is an owner's.
-    #[serde(
-        rename = "containerID",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "containerID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub container_id: Option<String>,
     /// The interface in the container.

@@ -48,9 +48,10 @@ pub(crate) fn attachment_of(node: &str, network: &str, attachment: &Attachment) 
     hash(&[node, network, container_id.as_str(), ifname.as_str()])
 }
 
-/// A selector of the objects whose label has this value.
-pub(crate) fn selector(key: &str, text: &str) -> String {
-    format!("{PREFIX}{key}={}", value(text))
+/// A selector of the objects whose labels have these values.
+pub(crate) fn selector(labels: &[(&str, &str)]) -> String {
+    let one = |(key, text): &(&str, &str)| format!("{PREFIX}{key}={}", value(text));
+    labels.iter().map(one).collect::<Vec<_>>().join(",")
 }
 
 /// The text, or its hash if it can't be a label's value.

@@ -1,7 +1,7 @@
 //! Names of `Address` objects: `[<space>.]<ip>`, with an IPv6 address as eight groups with `-`
 //! between them, so each address has one name.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use cluster::AddressKey;
 
@@ -30,34 +30,18 @@ pub(crate) fn object_name(key: &AddressKey) -> Result<String, String> {
 
 /// The address that an object's name stands for; `None` if no address has this name.
 pub(crate) fn address_key(name: &str) -> Option<AddressKey> {
-    let (space, ip) = split_v6(name).or_else(|| split_v4(name))?;
-    let space = match space {
-        Some(space) => Some(space.parse().ok()?),
-        None => None,
+    // Within an address, IPv4 has three dots, and IPv6 has none.
+    let (_, last) = name.rsplit_once('.').unwrap_or(("", name));
+    let dots = if last.contains('-') { 0 } else { 3 };
+    let dot = name.rmatch_indices('.').nth(dots).map(|(dot, _)| dot);
+    let (space, ip) = match dot {
+        Some(dot) => (Some(name[..dot].parse().ok()?), &name[dot + 1..]),
+        None => (None, name),
     };
+    let ip = ip.replace('-', ":").parse().ok()?;
     let key = AddressKey { space, ip };
     // Another spelling of an address isn't its name.
     (object_name(&key).as_deref() == Ok(name)).then_some(key)
-}
-
-/// The space and the IPv4 address: the last four parts.
-fn split_v4(name: &str) -> Option<(Option<&str>, IpAddr)> {
-    let start_of_ip = name.rmatch_indices('.').nth(3).map(|(dot, _)| dot + 1);
-    let (space, ip) = match start_of_ip {
-        Some(start) => (Some(&name[..start - 1]), &name[start..]),
-        None => (None, name),
-    };
-    Some((space, ip.parse::<Ipv4Addr>().ok()?.into()))
-}
-
-/// The space and the IPv6 address: the last part.
-fn split_v6(name: &str) -> Option<(Option<&str>, IpAddr)> {
-    let (space, ip) = match name.rsplit_once('.') {
-        Some((space, ip)) => (Some(space), ip),
-        None => (None, name),
-    };
-    let ip: Ipv6Addr = ip.replace('-', ":").parse().ok()?;
-    Some((space, ip.into()))
 }
 
 /// True for a valid name of an object: an RFC 1123 subdomain in lower case.

@@ -2,7 +2,6 @@
 
 use cluster::{AddressKey, Held, Holder, Owner};
 use serde::Deserialize;
-use serde_json::Map;
 
 use crate::labels::labels;
 use crate::names::address_key;
@@ -58,7 +57,6 @@ pub(crate) fn held(address: StoredAddress) -> Option<Held> {
         holder: Some(Holder {
             owner,
             node: spec.node.unwrap_or_default(),
-            machine: None,
             network: spec.network,
             container_id: spec.container_id.unwrap_or_default(),
             ifname: spec.ifname,
@@ -66,7 +64,7 @@ pub(crate) fn held(address: StoredAddress) -> Option<Held> {
             since: spec.since,
             namespace: spec.namespace,
             pod: spec.pod,
-            other: Map::new(),
+            ..Holder::default()
         }),
     })
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use cluster::{Held, Kind, StoreError, until_answered};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIGroupList;
 use kube::api::{GetParams, ListParams};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -25,24 +26,6 @@ pub enum OwnedState {
     /// The reason why that can't be told: the API server doesn't know the owner's kind, or this user
     /// may not read it.
     Unknown(String),
-}
-
-/// Groups that the API server knows.
-#[derive(Deserialize)]
-struct Groups {
-    groups: Vec<Group>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Group {
-    name: String,
-    preferred_version: Version,
-}
-
-#[derive(Deserialize)]
-struct Version {
-    version: String,
 }
 
 /// What a pod says of its addresses.
@@ -74,11 +57,15 @@ struct PodIp {
 
 impl PodAddresses {
     fn names(&self, ip: &str) -> bool {
-        let status = self.metadata.annotations.get(NETWORK_STATUS);
         let mut own = self.status.pod_ips.iter();
-        own.any(|own| own.ip == ip)
-            || status.is_some_and(|text| text.contains(&format!("\"{ip}\"")))
+        own.any(|own| own.ip == ip) || has_by_multus(&self.metadata.annotations, ip)
     }
+}
+
+/// True if a pod with these annotations has an address by Multus' status.
+pub(crate) fn has_by_multus(annotations: &BTreeMap<String, String>, ip: &str) -> bool {
+    let status = annotations.get(NETWORK_STATUS);
+    status.is_some_and(|status| status.contains(&format!("\"{ip}\"")))
 }
 
 impl Kubernetes<'_> {
@@ -149,10 +136,11 @@ impl Kubernetes<'_> {
         let Some((_, group)) = resource.split_once('.') else {
             return Ok(Some("/api/v1".to_owned()));
         };
-        let groups = self.get::<Groups>("", "apis", &GetParams::default())?;
+        let groups = self.get::<APIGroupList>("", "apis", &GetParams::default())?;
         let mut groups = groups.into_iter().flat_map(|all| all.groups);
         let known = groups.find(|known| known.name == group);
-        Ok(known.map(|known| format!("/apis/{group}/{}", known.preferred_version.version)))
+        let preferred = known.and_then(|known| known.preferred_version);
+        Ok(preferred.map(|preferred| format!("/apis/{group}/{}", preferred.version)))
     }
 }
 

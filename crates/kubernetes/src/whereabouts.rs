@@ -12,12 +12,10 @@ use ipam::{Interval, IpNet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ApiResource, GroupVersionKind, ListParams, Object};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::Kubernetes;
-
-/// Annotation of Multus with the addresses of a pod.
-const STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
+use crate::owners::has_by_multus;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct IpPool {
@@ -84,8 +82,7 @@ impl Kubernetes<'_> {
             return Ok(Err("there is no such pod"));
         };
         let annotations = pod.metadata.annotations.unwrap_or_default();
-        let status = annotations.get(STATUS);
-        if !status.is_some_and(|status| status.contains(&format!("\"{ip}\""))) {
+        if !has_by_multus(&annotations, &ip.to_string()) {
             return Ok(Err("the pod doesn't have it by its network-status"));
         }
         let Some(node) = pod.spec.and_then(|spec| spec.node_name) else {
@@ -95,17 +92,13 @@ impl Kubernetes<'_> {
             return Ok(Err("its IPPool doesn't name the interface"));
         };
         Ok(Ok(Holder {
-            owner: None,
             node,
-            machine: None,
-            network: String::new(),
             container_id: allocation.container_id.clone(),
             ifname: ifname.clone(),
-            pool: String::new(),
             since: rfc3339(SystemTime::now()),
             namespace: Some(namespace.to_owned()),
             pod: Some(name.to_owned()),
-            other: Map::new(),
+            ..Holder::default()
         }))
     }
 }
