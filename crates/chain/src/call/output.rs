@@ -11,6 +11,7 @@ use crate::call::outcome::{Failure, Kind, Outcome, Terminated};
 const MOST_STDERR: usize = 4 << 10;
 
 /// Output of a delegate: exit status, stdout, stderr.
+#[derive(Default)]
 pub(crate) struct ProcessOutput {
     /// The termination, if the chain has terminated it.
     pub(crate) terminated: Option<Terminated>,

@@ -68,9 +68,7 @@ impl ProcessRun<'_> {
                     reason: Reason::Lost(error),
                     still_running: None,
                 }),
-                status: None,
-                stdout: Vec::new(),
-                stderr: String::new(),
+                ..ProcessOutput::default()
             },
         };
         if output.is_of_killed()

@@ -73,11 +73,15 @@ pub struct RecordedDelegate {
 
 impl AttachmentRecord {
     /// The record that begins with this line.
-    pub(crate) fn new(intent: Intent) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// The time of its ADD is damaged.
+    pub(crate) fn new(intent: Intent) -> Result<Self, String> {
         let delegates = intent.delegates.into_iter();
-        Self {
+        Ok(Self {
             state: RecordState::Adding,
-            added: intent.at.0,
+            added: time(&intent.at)?,
             deleting: None,
             trace: intent.trace,
             netns: intent.netns,
@@ -89,7 +93,7 @@ impl AttachmentRecord {
             is_undone_by_caller: intent.is_undone_by_caller,
             netns_id: intent.netns_id,
             config: intent.config,
-        }
+        })
     }
 
     /// Reads a record from its whole lines, and whether bytes of another one follow. `None` without
@@ -136,7 +140,7 @@ impl AttachmentRecord {
                 intent.container_id, intent.ifname, intent.network
             ));
         }
-        let mut record = Self::new(*intent);
+        let mut record = Self::new(*intent)?;
         for line in lines {
             record.note(line?)?;
         }
@@ -156,7 +160,8 @@ impl AttachmentRecord {
             Line::Added {} => {}
             Line::Deleting { at } => {
                 self.state = RecordState::Deleting;
-                self.deleting = self.deleting.or(Some(at.0));
+                let at = time(&at)?;
+                self.deleting.get_or_insert(at);
             }
             Line::Caller(line) => self.caller_lines.push(line),
         }
@@ -198,6 +203,11 @@ impl AttachmentRecord {
     pub fn answer(&self) -> Option<&RawValue> {
         self.delegates.last()?.result.as_deref()
     }
+}
+
+/// The time of an event.
+fn time(text: &str) -> Result<SystemTime, String> {
+    humantime::parse_rfc3339(text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

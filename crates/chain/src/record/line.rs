@@ -26,8 +26,8 @@ pub(crate) enum Line {
     Added {},
     /// DEL is about to run the first delegate.
     Deleting {
-        /// Start of the DEL.
-        at: Time,
+        /// Start of the DEL, as [`Intent::at`].
+        at: String,
     },
     /// A line of the chain's caller, which only the caller understands.
     Caller(Box<RawValue>),
@@ -42,8 +42,8 @@ pub(crate) struct Intent {
     pub(crate) network: NetworkName,
     pub(crate) container_id: ContainerId,
     pub(crate) ifname: IfName,
-    /// Start of the ADD.
-    pub(crate) at: Time,
+    /// Start of the ADD: RFC 3339.
+    pub(crate) at: String,
     /// The trace ID of the ADD.
     pub(crate) trace: String,
     /// `CNI_NETNS` of the ADD.
@@ -79,7 +79,7 @@ impl Intent {
             network: config.name().clone(),
             container_id: attachment.container_id.clone(),
             ifname: attachment.ifname.clone(),
-            at: Time::now(),
+            at: now(),
             trace: TraceContext::of_call(environment).trace_id().to_owned(),
             netns_id: NamespaceId::of(netns.as_ref()).ok(),
             netns,
@@ -94,7 +94,7 @@ impl Intent {
 impl Line {
     /// The line of a DEL that begins now.
     pub(crate) fn deleting() -> Self {
-        Self::Deleting { at: Time::now() }
+        Self::Deleting { at: now() }
     }
 
     /// The line as it is written.
@@ -111,27 +111,7 @@ impl Line {
     }
 }
 
-/// The time of an event, as a record has it: RFC 3339 in UTC, with nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub(crate) struct Time(pub(crate) SystemTime);
-
-impl Time {
-    fn now() -> Self {
-        Self(SystemTime::now())
-    }
-}
-
-impl From<Time> for String {
-    fn from(time: Time) -> Self {
-        humantime::format_rfc3339_nanos(time.0).to_string()
-    }
-}
-
-impl TryFrom<String> for Time {
-    type Error = humantime::TimestampError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        humantime::parse_rfc3339(&text).map(Self)
-    }
+/// The time of an event that happens now: RFC 3339 in UTC, with nanoseconds.
+fn now() -> String {
+    humantime::format_rfc3339_nanos(SystemTime::now()).to_string()
 }

@@ -69,7 +69,7 @@ mod tests {
     fn added(netns: &str) -> AttachmentRecord {
         let environment = Environment::default().with("CNI_NETNS", netns);
         let intent = Intent::new(&config(""), &attachment(), &[], &environment);
-        let mut record = AttachmentRecord::new(intent);
+        let mut record = AttachmentRecord::new(intent).unwrap();
         record.note(Line::Added {}).unwrap();
         record
     }

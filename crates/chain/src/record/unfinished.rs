@@ -29,15 +29,13 @@ pub fn has_unfinished(state_dir: &Path) -> io::Result<bool> {
 /// DEL has begun, or its ADD didn't end and hasn't changed the record for ten minutes. A call may
 /// work on it now, which the record's lock tells.
 pub fn is_unfinished(listed: &ListedRecord) -> bool {
-    match &listed.content {
-        Ok(record) if !record.is_undone_by_caller => match record.state {
-            RecordState::Added => false,
-            RecordState::Deleting => true,
-            RecordState::Adding => {
-                let unchanged = listed.changed.and_then(|changed| changed.elapsed().ok());
-                unchanged.is_some_and(|unchanged| unchanged >= ABANDONED)
-            }
-        },
-        _ => false,
+    let record = listed.usable().filter(|record| !record.is_undone_by_caller);
+    match record.map(|record| record.state) {
+        None | Some(RecordState::Added) => false,
+        Some(RecordState::Deleting) => true,
+        Some(RecordState::Adding) => {
+            let unchanged = listed.changed.and_then(|changed| changed.elapsed().ok());
+            unchanged.is_some_and(|unchanged| unchanged >= ABANDONED)
+        }
     }
 }

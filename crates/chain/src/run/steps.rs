@@ -60,14 +60,14 @@ impl FailedDelegate {
         error: Error,
     ) -> Self {
         let text = |name| delegates.environment.text(name);
-        let (id, ifname) = (text("CNI_CONTAINERID"), text("CNI_IFNAME"));
         let (command, network) = (call.command, call.config.name());
+        let of = match command {
+            Command::Gc | Command::Status => String::new(),
+            _ => format!(" of {} {}", text("CNI_CONTAINERID"), text("CNI_IFNAME")),
+        };
         Self {
             delegate: call.name.clone(),
-            call: match id.is_empty() {
-                true => format!("{command} on network {network}"),
-                false => format!("{command} of {id} {ifname} on network {network}"),
-            },
+            call: format!("{command}{of} on network {network}"),
             error,
         }
     }
