@@ -33,16 +33,13 @@ impl Observer for LogObserver {
                 took,
             } => {
                 let took = took.as_secs_f64() * 1e3;
-                let said = match outcome {
-                    Outcome::Failed(failure) => {
-                        tracing::debug!(%delegate, asked = %command, milliseconds = format_args!("{took:.3}"), ?failure, "the delegate has failed");
-                        return;
-                    }
-                    Outcome::Nothing => "the delegate has succeeded without output",
+                let (said, failure) = match outcome {
+                    Outcome::Failed(failure) => ("failed", Some(tracing::field::debug(failure))),
+                    Outcome::Nothing => ("succeeded without output", None),
                     // The result is logged as the next delegate's prevResult, or as the answer.
-                    Outcome::Result(_) => "the delegate has succeeded",
+                    Outcome::Result(_) => ("succeeded", None),
                 };
-                tracing::debug!(%delegate, asked = %command, milliseconds = format_args!("{took:.3}"), "{said}");
+                tracing::debug!(%delegate, asked = %command, milliseconds = format_args!("{took:.3}"), failure, "the delegate has {said}");
             }
         }
     }

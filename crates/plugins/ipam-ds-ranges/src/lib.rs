@@ -108,7 +108,9 @@ impl Selection {
     /// Refuses a configuration without ranges.
     fn not_empty(self) -> Result<Self, Error> {
         if self.pools.is_empty() {
-            return Err(ranges::none());
+            let why =
+                "ipam.ranges is missing or empty: no range is configured to give addresses from";
+            return Err(Error::config(why));
         }
         Ok(self)
     }

@@ -120,11 +120,6 @@ pub(crate) fn pool(set: &ConfiguredSet) -> Object {
     pool
 }
 
-/// The error for a configuration without ranges.
-pub(crate) fn none() -> Error {
-    Error::config("ipam.ranges is missing or empty: no range is configured to give addresses from")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -69,13 +69,12 @@ impl NamedPools {
             && let Err(earlier) = self.by_address.add(ranges, at)
         {
             let earlier = &self.pools[earlier];
-            return Err(Error::config(match &earlier.ranges {
-                Some(other) => format!(
-                    "{}: {ranges} overlaps {other} of {}",
-                    pool.path, earlier.path
-                ),
-                None => format!("{}: {ranges} overlaps {}", pool.path, earlier.path),
-            }));
+            let other = earlier.ranges.as_ref();
+            let other = other.expect("a pool that overlaps has ranges");
+            return Err(Error::config(format!(
+                "{}: {ranges} overlaps {other} of {}",
+                pool.path, earlier.path
+            )));
         }
         self.pools.push(pool);
         Ok(())
