@@ -140,10 +140,10 @@ impl Directory {
         self.read(ip).map(|file| file.state)
     }
 
-    /// Reads all reservations, in no order.
-    pub(crate) fn states(&self) -> io::Result<impl Iterator<Item = (IpAddr, State)>> {
-        let ips = self.addresses()?.into_iter();
-        Ok(ips.filter_map(|ip| Some((ip, self.state_of(ip)?))))
+    /// The states of those of these addresses that have a file.
+    pub(crate) fn states_of(&self, ips: &[IpAddr]) -> Vec<(IpAddr, State)> {
+        let state_of = |ip: &IpAddr| Some((*ip, self.state_of(*ip)?));
+        ips.iter().filter_map(state_of).collect()
     }
 
     /// Removes a file. A missing one is no error.
@@ -179,9 +179,10 @@ mod tests {
         fs::write(folder.path().join("notes"), "c1\r\neth0").unwrap();
         std::os::unix::fs::symlink("notes", folder.path().join("10.0.0.6")).unwrap();
         let directory = Directory::open(folder.path()).unwrap().unwrap();
+        let ips = directory.addresses().unwrap();
         let mut all: Vec<(String, State)> = directory
-            .states()
-            .unwrap()
+            .states_of(&ips)
+            .into_iter()
             .map(|(ip, state)| (ip.to_string(), state))
             .collect();
         all.sort_by(|a, b| a.0.cmp(&b.0));

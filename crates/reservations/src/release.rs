@@ -20,11 +20,8 @@ impl DataDir<'_> {
         name: &NetworkName,
         ips: &[IpAddr],
     ) -> Result<Vec<(IpAddr, State)>, Error> {
-        let Some(directory) = self.find(name)? else {
-            return Ok(Vec::new());
-        };
-        let state_of = |ip: &IpAddr| Some((*ip, directory.state_of(*ip)?));
-        Ok(ips.iter().filter_map(state_of).collect())
+        let directory = self.find(name)?;
+        Ok(directory.map_or_else(Vec::new, |directory| directory.states_of(ips)))
     }
 
     /// The states of all addresses that have a file in the directory of this name, in no order. No
@@ -37,8 +34,9 @@ impl DataDir<'_> {
         let Some(directory) = self.find(name)? else {
             return Ok(Vec::new());
         };
-        let states = directory.states().map(Iterator::collect);
-        states.map_err(|error| Error::io(directory.path().display(), error))
+        let ips = directory.addresses();
+        let ips = ips.map_err(|error| Error::io(directory.path().display(), error))?;
+        Ok(directory.states_of(&ips))
     }
 
     /// The error of a file that can't be read ([`State::Unreadable`]): its holder is unknown.
