@@ -58,8 +58,12 @@ impl<'a> Chain<'a> {
     ) -> Result<Self, Error> {
         refuse_delegates_call(environment)?;
         let settings = Settings::read(config, environment)?;
-        let config = Cow::Borrowed(config);
-        Ok(Self::with(settings, config, environment, plugins))
+        Ok(Self::with(
+            settings,
+            Cow::Borrowed(config),
+            environment,
+            plugins,
+        ))
     }
 
     /// Reads the settings of the chain for DEL or GC: a wrong setting is logged and ignored, so
@@ -76,8 +80,12 @@ impl<'a> Chain<'a> {
     ) -> Result<Self, Error> {
         refuse_delegates_call(environment)?;
         let settings = Settings::to_release(config, environment)?;
-        let config = Cow::Borrowed(config);
-        Ok(Self::with(settings, config, environment, plugins))
+        Ok(Self::with(
+            settings,
+            Cow::Borrowed(config),
+            environment,
+            plugins,
+        ))
     }
 
     /// The chain of a record, with the configuration of its ADD, for [`Self::release`]. No other

@@ -4,7 +4,7 @@
 //! a recorded result stands in for a missing one. [`Execution`] runs programs that are no delegates.
 //! This is where calls and records meet: neither knows the other.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::call::InheritedLock;
 use crate::record::RecordFile;
@@ -22,10 +22,10 @@ pub(crate) use add::Addition;
 /// The lock of an attachment, which its delegates inherit.
 impl InheritedLock for RecordFile {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.lock_fd()
+        self.is_locked.then(|| self.journal.file().as_fd())
     }
 
     fn leave_to_heirs(&self) {
-        Self::leave_to_heirs(self);
+        self.is_left_to_heirs.set(true);
     }
 }

@@ -41,7 +41,10 @@ impl Chain<'_> {
         });
         let now = self.stale(&valid, &mut stale.unknown);
         let begun = now.iter().filter(|stale| !remaining.contains(stale));
-        stale.unknown.extend(begun.map(has_begun));
+        stale.unknown.extend(begun.map(|attachment| {
+            let why = format!("an ADD of {attachment} has begun during this GC");
+            Error::new(code::TRY_AGAIN_LATER, why)
+        }));
         if stale.unknown.is_empty() {
             let config = match stale.kept.as_slice() {
                 [] => Cow::Borrowed(&*self.config),
@@ -139,11 +142,4 @@ fn reason_to_keep(found: &Lookup<LockedRecord>) -> Option<String> {
         Ok(Liveness::Gone(_) | Liveness::LetGo(_) | Liveness::Unproven(_)) => None,
         Err(reason) => Some(format!("its record can't be used: {reason}")),
     }
-}
-
-fn has_begun(attachment: &Attachment) -> Error {
-    Error::new(
-        code::TRY_AGAIN_LATER,
-        format!("an ADD of {attachment} has begun during this GC"),
-    )
 }

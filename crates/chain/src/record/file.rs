@@ -6,7 +6,6 @@
 use std::cell::Cell;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
@@ -19,10 +18,12 @@ pub(crate) struct RecordFile {
     folder: StateFolder,
     name: String,
     pub(crate) journal: Journal,
-    is_locked: bool,
+    pub(crate) is_locked: bool,
     /// True if no write has failed.
     is_whole: Cell<bool>,
-    is_left_to_heirs: Cell<bool>,
+    /// True if the lock is left to the processes that have inherited it, when this is dropped: a
+    /// delegate was killed, and what it has started may still be at work.
+    pub(crate) is_left_to_heirs: Cell<bool>,
     is_removed: Cell<bool>,
 }
 
@@ -55,17 +56,6 @@ impl RecordFile {
         }
         self.is_locked = true;
         Ok(true)
-    }
-
-    /// The file itself, for processes that inherit its lock; `None` if it isn't locked.
-    pub(crate) fn lock_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.is_locked.then(|| self.journal.file().as_fd())
-    }
-
-    /// From now on, the lock is left to the processes that have inherited it, when this is dropped: a
-    /// delegate was killed, and what it has started may still be at work.
-    pub(crate) fn leave_to_heirs(&self) {
-        self.is_left_to_heirs.set(true);
     }
 
     /// Empties the record. False if that fails, which is logged.

@@ -332,7 +332,7 @@ mod tests {
             assert!(file.lock(Duration::ZERO).unwrap());
             let inherited = file.journal.file().try_clone().unwrap();
             if was_terminated {
-                file.leave_to_heirs();
+                file.is_left_to_heirs.set(true);
             }
             drop(file);
             let is_free = create(&records).lock(Duration::ZERO).unwrap();

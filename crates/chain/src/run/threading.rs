@@ -27,12 +27,8 @@ pub(crate) fn added(prev_result: Option<&RawValue>, printed: &RawValue) -> Box<R
 
 /// True for `null`, `[]` and `{}`.
 fn is_empty(value: &RawValue) -> bool {
-    let is = |empty: &str| {
-        let text = value.get().bytes();
-        let text = text.filter(|byte| !byte.is_ascii_whitespace());
-        text.eq(empty.bytes())
-    };
-    is("null") || is("[]") || is("{}")
+    let text: String = value.get().split_whitespace().collect();
+    matches!(text.as_str(), "null" | "[]" | "{}")
 }
 
 /// The keys of a result that the specification defines, section 5.
