@@ -153,7 +153,7 @@ impl Addition<'_> {
     /// attachment: the pools of a call have no address in common.
     fn claim(&mut self, key: &AddressKey, pool: &CallPool) -> Result<Option<Held>, Error> {
         let (network, attachment) = (self.network, self.attachment);
-        let holder = Holder::new(self.node, network, attachment, &pool.name, &self.args);
+        let holder = Holder::new(self.node, network, attachment, pool.name(), &self.args);
         let mut was_lost = false;
         let claim = until_answered(self.store, |store| {
             let answer = store.claim(key, &holder, 0);

@@ -68,7 +68,7 @@ pub(crate) fn give<'p>(
     let hash = holder.owner_hash().unwrap_or_default();
     for named in pools.tried() {
         let holder = Holder {
-            pool: named.name.clone(),
+            pool: named.name().to_owned(),
             ..holder.clone()
         };
         let mut search = Search::new(named, Some(&hash));

@@ -2,7 +2,7 @@
 //! have only a name.
 
 use cni::{Error, IfName, NetworkConfig, NetworkName, Object, code};
-use ipam::{Pool, Pools, overflow};
+use ipam::{Pool, PoolName, Pools, overflow};
 
 use crate::repetition::until_answered;
 use crate::{AddressKey, Holder, Owner, Store};
@@ -22,8 +22,6 @@ const DEFINITION_KEYS: [&str; 7] = [
 #[derive(Clone, Debug)]
 pub(crate) struct CallPool {
     pub(crate) pool: Pool,
-    /// Its name, or the network's if it has none.
-    pub(crate) name: String,
     network: NetworkName,
     /// Its index among the pools of the call.
     index: usize,
@@ -60,7 +58,11 @@ impl CallPools {
         }
         let read = Pools::new(entries).read(config)?.into_iter().enumerate();
         let of_entry = read.map(|(index, overflow)| {
-            let new = |pool| CallPool::new(pool, index, network);
+            let new = |pool| CallPool {
+                pool,
+                network: network.clone(),
+                index,
+            };
             Self(overflow.into_all().into_iter().map(new).collect())
         });
         Ok(of_entry.collect())
@@ -94,21 +96,17 @@ impl CallPools {
 
     /// The error, of this code, that none has an address left.
     pub(crate) fn exhausted(&self, code: u64) -> Error {
-        let each = self.0.iter().map(CallPool::exhausted);
+        let of_one = |of: &CallPool| of.pool.exhausted(&of.network, of.index);
+        let each = self.0.iter().map(of_one);
         Error::new(code, each.collect::<Vec<_>>().join("; "))
     }
 }
 
 impl CallPool {
-    fn new(pool: Pool, index: usize, network: &NetworkName) -> Self {
-        let name = pool.name.as_ref();
-        let name = name.map_or(network.as_str(), |name| name.as_str());
-        Self {
-            name: name.to_owned(),
-            network: network.clone(),
-            index,
-            pool,
-        }
+    /// Its name, or the network's if it has none.
+    pub(crate) fn name(&self) -> &str {
+        let name = self.pool.name.as_ref();
+        name.map_or(self.network.as_str(), PoolName::as_str)
     }
 
     /// The key of one of its addresses.
@@ -129,17 +127,12 @@ impl CallPool {
             place: self.index,
         };
         let network = self.network.as_str();
-        Some(Holder::of_owner(owner, network, ifname, &self.name))
+        Some(Holder::of_owner(owner, network, ifname, self.name()))
     }
 
     /// The pool, for messages.
     pub(crate) fn describe(&self) -> String {
         self.pool.describe(&self.network, self.index)
-    }
-
-    /// The message that it has no address left.
-    fn exhausted(&self) -> String {
-        self.pool.exhausted(&self.network, self.index)
     }
 }
 
@@ -178,7 +171,7 @@ pub(crate) fn complete_all(
 
 /// Completes a pool that has a name and no ranges.
 fn complete(store: &mut dyn Store, entry: &mut Object, path: &str) -> Result<(), Error> {
-    let name = entry.read::<ipam::PoolName>(path, "name")?;
+    let name = entry.read::<PoolName>(path, "name")?;
     let Some(name) = name.filter(|_| !Pool::has_ranges(entry)) else {
         return Ok(());
     };

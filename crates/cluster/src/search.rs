@@ -40,7 +40,7 @@ impl<'p> Search<'p> {
             choice: Choice::new(&pool.pool.ranges, sticky),
             found: 0,
             most: most.clamp(READS[0], READS[1]),
-            next: Among::Named(&pool.name),
+            next: Among::Named(pool.name()),
         }
     }
 
@@ -90,7 +90,7 @@ impl<'p> Search<'p> {
         }
         let taken = self.taken(store, self.next);
         let taken = taken.map_err(|error| self.unlisted(error))?;
-        tracing::debug!(pool = self.pool.name, taken = taken.len(), "listed");
+        tracing::debug!(pool = self.pool.name(), taken = taken.len(), "listed");
         // What was only looked at may have been released since.
         self.choice.replace_taken(taken);
         self.found = 0;

@@ -63,26 +63,24 @@ fn describe(status: &Status) -> String {
 
 /// True if this error says that this object doesn't exist. A missing kind isn't that.
 pub(crate) fn is_missing(error: &kube::Error, name: &str) -> bool {
-    is_about(error, 404, name)
+    is_about(error, "NotFound", name)
 }
 
 /// True if this error says that an object of this name exists.
 pub(crate) fn exists(error: &kube::Error, name: &str) -> bool {
-    is_about(error, 409, name)
-        && matches!(error, kube::Error::Api(status) if status.reason == "AlreadyExists")
+    is_about(error, "AlreadyExists", name)
 }
 
 /// True if this error says that the object of this name is another creation than the expected one.
 pub(crate) fn is_another(error: &kube::Error, name: &str) -> bool {
-    is_about(error, 409, name)
-        && matches!(error, kube::Error::Api(status) if status.reason == "Conflict")
+    is_about(error, "Conflict", name)
 }
 
-/// True for the API server's answer with this code about an object of this name.
-fn is_about(error: &kube::Error, code: u16, name: &str) -> bool {
+/// True for the API server's answer with this reason about an object of this name.
+fn is_about(error: &kube::Error, reason: &str, name: &str) -> bool {
     let kube::Error::Api(status) = error else {
         return false;
     };
     let named = status.details.as_ref().map(|details| details.name.as_str());
-    status.code == code && named == Some(name)
+    status.reason == reason && named == Some(name)
 }
