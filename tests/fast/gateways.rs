@@ -87,6 +87,21 @@ fn a_range_without_a_gateway_is_refused_beside_a_bridge_that_takes_one() {
 }
 
 #[test]
+fn a_pool_without_a_gateway_stops_no_network_that_has_no_rule_to_it() {
+    let sandbox = Sandbox::default();
+    let pools = json!({
+        "web": {"subnet": "10.1.0.0/24"},
+        "wire": {"subnet": "10.2.0.0/24", "gateway": "none"},
+    });
+    let rules = json!([{"when": {"network": "wire"}, "pools": ["wire"]}, {"pools": ["web"]}]);
+    let chain = ["ipam-ds-rules", "ipam-da-host-local"];
+    let mut config = sandbox.config("1.1.0", &chain, &json!({"pools": pools, "rules": rules}));
+    config["isGateway"] = json!(true);
+    sandbox.run("STATUS", &config).nothing();
+    assert_eq!(sandbox.run("ADD", &config).ips(), ["10.1.0.2"]);
+}
+
+#[test]
 fn tools_know_a_range_without_a_gateway() {
     let sandbox = Sandbox::default();
     let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/30", "gateway": "none"}], [{"subnet": "10.2.0.0/31", "gateway": "none"}]]});

@@ -1,6 +1,6 @@
 //! The pools of each rule, for STATUS, which has no container.
 
-use cni::{Call, Error, Object};
+use cni::{Call, DelegateName, Error, NetworkConfig, Object};
 use ipam::{Facts, LONGEST_STICKY_KEY, RequestedAddress};
 
 use crate::catalogue::Catalogue;
@@ -9,7 +9,7 @@ use crate::pool::CataloguePool;
 use crate::rule::Rule;
 use crate::template::Template;
 
-/// The facts that all containers of a network have in common on a node.
+/// The facts that all containers of a network have in common on a node, unless a delegate finds others.
 const COMMON: [&str; 2] = ["network", "node"];
 
 /// The pools that each rule may lead to: those whose names have no fact of a container, and, if
@@ -24,10 +24,13 @@ pub(crate) fn alternatives(
     call: &Call<'_>,
 ) -> Result<Vec<Vec<Object>>, Error> {
     let facts = Facts::of(call)?;
-    let common = COMMON
-        .iter()
-        .filter_map(|name| Some((*name, facts.get(name)?)));
-    let known: Facts = common.collect();
+    let delegates: Option<Vec<DelegateName>> = call.config.ipam()?.read("ipam", "delegates")?;
+    let mut delegates = delegates.iter().flatten();
+    let finds_others = delegates.any(DelegateName::finds_facts);
+    let common = COMMON.iter().filter(|_| !finds_others);
+    let known: Facts = common
+        .filter_map(|name| Some((*name, facts.get(name)?)))
+        .collect();
     let requests = ipam::requests(call)?;
     let mut all = Vec::new();
     let mut errors = Vec::new();
@@ -36,7 +39,7 @@ pub(crate) fn alternatives(
         if holds == Some(false) {
             continue;
         }
-        match of_rule(catalogue, rule, &known, &requests) {
+        match of_rule(catalogue, rule, &known, &requests, &call.config) {
             Ok(some) => all.extend(some),
             Err(error) => errors.push(error),
         }
@@ -57,6 +60,7 @@ fn of_rule(
     rule: &Rule,
     known: &Facts,
     requests: &[RequestedAddress],
+    config: &NetworkConfig,
 ) -> Result<Vec<Vec<Object>>, Error> {
     let is_known = |template: &Template| template.expand(known).is_ok();
     let never = |key: &str, why: &str| Err(Error::config(format!("{}.{key}: {why}", rule.path)));
@@ -68,6 +72,7 @@ fn of_rule(
         }
     }
     let mut choice = Choice::for_any_container(&catalogue.pools, rule, known)?;
+    choice.refuse_missing_gateways(config)?;
     // An address that depends on the container may be the requested one.
     if rule.ips().iter().all(|(_, ip)| is_known(ip.template())) {
         choice.request_by_runtime(requests.to_vec())?;
@@ -110,7 +115,7 @@ fn of_rule(
 
 #[cfg(test)]
 mod tests {
-    use cni::{Environment, NetworkConfig};
+    use cni::Environment;
 
     use super::*;
 
@@ -206,6 +211,26 @@ mod tests {
         let rules = r#"{"when":{"node":"a"},"pools":["web"]},{"when":{"A":{"not":"x"}},"pools":["lan"]},
             {"when":{"node":"d*","B":{"not":[]}},"pools":["${node}"]},{"when":{"A":"x"},"pools":["web"]}"#;
         assert_eq!(of(rules).unwrap(), ["lan", "db"]);
+    }
+
+    #[test]
+    fn a_delegate_that_finds_facts_may_find_another_name_of_the_node() {
+        let rules = r#"[{"when":{"node":"other"},"pools":["web"]},{"pools":["${node}"]}]"#;
+        let with = |delegates: &str| {
+            let pools = r#"{"web":{"subnet":"10.0.0.0/24"},"other":{"subnet":"10.0.1.0/24"}}"#;
+            let chain = format!(r#""delegates":["{delegates}"],"node":"n1""#);
+            let all = read(
+                &format!(r#"{{{chain},"pools":{pools},"rules":{rules}}}"#),
+                "{}",
+            );
+            all.map(|all| all.len()).map_err(|error| error.msg)
+        };
+        assert!(
+            with("ipam-ds-rules")
+                .unwrap_err()
+                .contains("no pool \"n1\"")
+        );
+        assert_eq!(with(r#"ipam-df-node","ipam-ds-rules"#), Ok(3));
     }
 
     #[test]

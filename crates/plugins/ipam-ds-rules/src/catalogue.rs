@@ -23,14 +23,12 @@ impl Catalogue {
     /// # Errors
     ///
     /// Code 7, naming file, key and value: an invalid pool or rule; a duplicate name; pools that
-    /// overlap; a pool without a gateway beside a main plugin that takes one; a rule with an unknown
-    /// pool, with an address that its pools can't give, or after a rule that always holds. Code 5 for a folder or a file that can't be read.
+    /// overlap; a rule with an unknown pool, with an address that its pools can't give, or after a rule
+    /// that always holds. Code 5 for a folder or a file that can't be read.
     pub(crate) fn of(config: &NetworkConfig) -> Result<Self, Error> {
         let ipam = config.ipam()?;
         let folder = ipam.absolute_path("ipam", "poolsDir")?;
-        let catalogue = Self::read(Source::all(&ipam)?, folder)?;
-        catalogue.pools.refuse_missing_gateways(config)?;
-        Ok(catalogue)
+        Self::read(Source::all(&ipam)?, folder)
     }
 
     /// The catalogue of these sources; `folder` is `ipam.poolsDir`, for messages.

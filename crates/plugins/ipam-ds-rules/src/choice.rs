@@ -3,8 +3,11 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use cni::{Error, Excerpt, Object, code};
-use ipam::{Facts, Interval, LONGEST_STICKY_KEY, RangeSet, RequestedAddress, overflow};
+use cni::{Error, Excerpt, NetworkConfig, Object, code};
+use ipam::{
+    Facts, Interval, LONGEST_STICKY_KEY, RangeSet, RequestedAddress, overflow,
+    refuse_missing_gateway,
+};
 
 use crate::named_pools::NamedPools;
 use crate::pool::CataloguePool;
@@ -260,6 +263,20 @@ impl<'a> Choice<'a> {
         requested.map_or_else(String::new, |(pool, RequestedAddress { ip, source })| {
             format!("; of pool {}, {source} requests {ip}", pool.name)
         })
+    }
+
+    /// Refuses a pool without a gateway beside a main plugin that takes one.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the pool.
+    pub(crate) fn refuse_missing_gateways(&self, config: &NetworkConfig) -> Result<(), Error> {
+        for pool in self.pools() {
+            if let Some(ranges) = &pool.ranges {
+                refuse_missing_gateway(&pool.path, ranges, config)?;
+            }
+        }
+        Ok(())
     }
 
     /// The pools, in the rule's order.

@@ -33,6 +33,7 @@ impl Plugin for IpamDsRules {
     fn add(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
         let catalogue = Catalogue::of(&call.config)?;
         let choice = choice_of(&catalogue, call)?;
+        choice.refuse_missing_gateways(&call.config)?;
         let mut result = Pools::append(&call.config, choice.entries()?)?;
         for pool in choice.certain_pools() {
             result.routes.extend(pool.routes.iter().cloned());

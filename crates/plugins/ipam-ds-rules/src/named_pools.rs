@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use cni::{Error, NetworkConfig, Object};
-use ipam::{Disjoint, Interval, Pool, Pools, refuse_missing_gateway};
+use ipam::{Disjoint, Interval, Pool, Pools};
 
 use crate::pool::CataloguePool;
 
@@ -107,20 +107,6 @@ impl NamedPools {
                 return Err(Error::config(format!(
                     "{path}: {ranges} overlaps pool {ours} of the catalogue"
                 )));
-            }
-        }
-        Ok(())
-    }
-
-    /// Refuses a pool without a gateway beside a main plugin that takes one.
-    ///
-    /// # Errors
-    ///
-    /// Code 7, naming the pool.
-    pub(crate) fn refuse_missing_gateways(&self, config: &NetworkConfig) -> Result<(), Error> {
-        for CataloguePool { path, ranges, .. } in &self.pools {
-            if let Some(ranges) = ranges {
-                refuse_missing_gateway(path, ranges, config)?;
             }
         }
         Ok(())
