@@ -63,7 +63,6 @@ pub(crate) fn findings(
             check.collection(network);
             check.renewer(network);
             check.selectors(network);
-            check.subnets_of_main_plugin(network);
             check.folders(network);
             check.unread_keys(network);
             check.shared_owners(network);

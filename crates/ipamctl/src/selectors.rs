@@ -10,8 +10,9 @@ use tracing::subscriber::{NoSubscriber, with_default};
 use crate::network::{HOST_LOCAL, Network, RANGES};
 
 impl Network {
-    /// The pools that each linked selector prints on a command, in the order of the delegates. The
-    /// selector with host-local's configuration answers for host-local.
+    /// The pools that each linked selector prints on a command, in the order of the delegates; on STATUS,
+    /// those that any container may get. The selector with host-local's configuration answers for
+    /// host-local.
     ///
     /// # Errors
     ///
@@ -27,11 +28,16 @@ impl Network {
         let config = config.in_version(SpecVersion::LATEST);
         let ask = |selector: &dyn LinkedPlugin| {
             let answer = selector.call(&environment, config.clone(), None).answer?;
-            let result = answer.map(|output| cni::read::<Object>("result", output.json()));
-            let pools = result
-                .transpose()?
-                .map(|result| result.read("result", "pools"));
-            Ok(pools.transpose()?.map(Option::unwrap_or_default))
+            let Some(output) = answer else {
+                return Ok(None);
+            };
+            let result: Object = cni::read("result", output.json())?;
+            let pools: Option<Vec<Object>> = result.read("result", "pools")?;
+            let alternatives: Option<Vec<Vec<Object>>> = result.read("result", "alternatives")?;
+            let alternatives = alternatives.into_iter().flatten();
+            Ok(Some(
+                pools.into_iter().chain(alternatives).flatten().collect(),
+            ))
         };
         let selectors = self.delegates.iter().filter_map(|delegate| {
             let name = match delegate.as_str() {

@@ -44,6 +44,34 @@ fn a_sane_conflist_has_no_finding() {
     assert!(output.stdout.contains("Nothing is found."), "{output:?}");
 }
 
+#[test]
+fn networks_that_share_a_catalogue_or_have_a_space_each_have_no_finding() {
+    let sandbox = sandbox();
+    let chain = ["ipam-ds-rules", "ipam-da-host-local"];
+    let catalogue = json!({"web": {"subnet": "10.1.0.0/24"}, "db": {"subnet": "10.2.0.0/24"}});
+    for (name, pools, gateway) in [
+        ("web", catalogue.clone(), true),
+        ("db", catalogue, true),
+        (
+            "vlan7",
+            json!({"vlan7": {"subnet": "10.9.0.0/24", "space": "vlan7"}}),
+            false,
+        ),
+        (
+            "vlan8",
+            json!({"vlan8": {"subnet": "10.9.0.0/24", "space": "vlan8"}}),
+            false,
+        ),
+    ] {
+        let ipam = json!({"pools": pools, "rules": [{"pools": [name]}]});
+        let mut config = sandbox.config("1.0.0", &chain, &ipam);
+        config["name"] = json!(name);
+        config["isGateway"] = json!(gateway);
+        sandbox.write_conflist(&format!("{name}.conflist"), &config);
+    }
+    assert_eq!(keys(&sandbox), [""; 0]);
+}
+
 /// Checks the finding of a network with these keys, and further ones of its plugin.
 #[track_caller]
 fn assert_found(version: &str, delegates: &[&str], ipam: &Value, plugin: &Value, key: &str) {

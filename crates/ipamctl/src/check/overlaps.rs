@@ -22,14 +22,18 @@ pub(super) fn of_pools(all: &[Checked<'_>]) -> Overlaps {
         }
     }
     ranges.sort_by_key(|(interval, _)| interval.first());
-    let place = |(conflist, pool): PoolIndex| &all[conflist].pools.all[pool].directory;
+    let placed = |(conflist, pool): PoolIndex| &all[conflist].pools.all[pool];
     let mut overlaps = Overlaps::new();
     for (i, (interval, pool)) in ranges.iter().enumerate() {
         let following = ranges[i + 1..].iter();
         let overlapping = following.take_while(|(other, _)| other.first() <= interval.last());
         for (other, other_pool) in overlapping {
             let is_known = overlaps.contains_key(pool) && overlaps.contains_key(other_pool);
-            if is_known || place(*pool) == place(*other_pool) {
+            let both = [*pool, *other_pool].map(placed);
+            let is_one_directory = both[0].directory == both[1].directory;
+            // Networks that never meet may use the same addresses: somebody has said so of both.
+            let are_apart = both.iter().all(|placed| placed.pool.space.is_some());
+            if is_known || is_one_directory || are_apart {
                 continue;
             }
             if let Some(both) = interval.intersection(*other) {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use cni::Command;
-use ipam::{IpNet, Range};
+use cni::{Command, Object};
+use ipam::{IpNet, Pools, Range, ranges_of_pool};
 
 use crate::check::conflist_check::Check;
 use crate::check::findings::key_of;
@@ -36,17 +36,18 @@ impl Check<'_> {
         }
     }
 
-    /// `bridge` with `isGateway` serves one IPv4 subnet.
-    pub(super) fn subnets_of_main_plugin(&mut self, network: &Network) {
+    /// `bridge` with `isGateway` serves one IPv4 subnet. A catalogue may have pools of other networks.
+    fn subnets_of_main_plugin(&mut self, network: &Network, pools: Vec<Object>) {
         let main = &network.main;
         let mut keys = ["isGateway", "isDefaultGateway"].into_iter();
         let Some(key) = keys.find(|key| main.kind == "bridge" && main.is_set(key)) else {
             return;
         };
-        let pools = self.one.pools.all.iter();
-        let ranges = pools.flat_map(|placed| placed.pool.ranges.ranges());
-        let mut subnets: BTreeSet<IpNet> = ranges.map(Range::subnet).collect();
-        subnets.retain(|subnet| subnet.addr().is_ipv4());
+        let each = Pools::new(pools).each().into_iter();
+        let sets = each.filter_map(|(path, pool)| ranges_of_pool(&path, &pool).ok());
+        let subnets =
+            sets.flat_map(|set| set.ranges().iter().map(Range::subnet).collect::<Vec<_>>());
+        let subnets: BTreeSet<IpNet> = subnets.filter(|net| net.addr().is_ipv4()).collect();
         if let [one, other, ..] = subnets.iter().collect::<Vec<_>>()[..] {
             let refused = format!("and refuses the second of {one} and {other}");
             let instead =
@@ -59,11 +60,14 @@ impl Check<'_> {
         }
     }
 
-    /// Selectors that refuse each container, as those do without a range.
+    /// Selectors that refuse each container, as those do without a range, and the pools of the others.
     pub(super) fn selectors(&mut self, network: &Network) {
-        let asked = network.selected(Command::Status, &network.config, self.environment);
-        if let Err(error) = asked {
-            self.error(key_of(&error.msg), &error.msg, SETTINGS);
+        match network.selected(Command::Status, &network.config, self.environment) {
+            Err(error) => self.error(key_of(&error.msg), &error.msg, SETTINGS),
+            Ok(pools) => {
+                let pools = pools.into_iter().flatten().flatten();
+                self.subnets_of_main_plugin(network, pools.collect());
+            }
         }
     }
 }
