@@ -5,11 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use cni::{Cancellation, Error, NetworkName};
-use state_files::{FileId, MOST_RACES, parsed_names_in};
+use state_files::{FileId, MOST_RACES};
 
 use crate::directory::Directory;
 use crate::lock;
 use crate::store::Store;
+use crate::view::directories;
 
 /// host-local's default of `ipam.dataDir`.
 pub const DATA_DIR: &str = "/var/lib/cni/networks";
@@ -58,14 +59,13 @@ impl DataDir<'_> {
         store.map_or(Ok(()), |store| store.remove_unused())
     }
 
-    /// The names in `dataDir` that are valid for a directory of reservations.
+    /// The names of the directories in `dataDir` that may have reservations.
     ///
     /// # Errors
     ///
     /// Code 5, naming the path.
     pub fn names(&self) -> Result<Vec<NetworkName>, Error> {
-        // A file with any other name holds no reservations.
-        let names = parsed_names_in(&self.data_dir);
+        let names = directories(&self.data_dir);
         names.map_err(|error| Error::io(self.data_dir.display(), error))
     }
 

@@ -204,11 +204,7 @@ impl Records {
     ///
     /// An I/O error: the attachments are unknown.
     pub(crate) fn attachments(&self) -> io::Result<Vec<Attachment>> {
-        let read = open_if_there(&self.folder, || names_in(&self.folder));
-        let names = match read {
-            Err(error) if proves_absence(&error) => return Ok(Vec::new()),
-            names => names?.unwrap_or_default(),
-        };
+        let names = open_if_there(&self.folder, || names_in(&self.folder))?.unwrap_or_default();
         let mut attachments: Vec<Attachment> = names
             .iter()
             .filter_map(|name| attachment_of(name))
@@ -218,19 +214,13 @@ impl Records {
     }
 }
 
-/// True if an error proves that there is no file of this path: a part of it is no folder, or too long
-/// for the file system.
-fn proves_absence(error: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidFilename, NotADirectory};
-    matches!(error.kind(), NotADirectory | InvalidFilename)
-}
-
 /// Tells an error that leaves it unknown whether there is a record from one that doesn't.
 fn lookup<T>(opened: io::Result<Option<T>>) -> io::Result<Lookup<T>> {
     match opened {
         Ok(Some(found)) => Ok(Lookup::Found(found)),
         Ok(None) => Ok(Lookup::Missing),
-        Err(error) if proves_absence(&error) => Ok(Lookup::Missing),
+        // No file can have such a name.
+        Err(error) if error.kind() == io::ErrorKind::InvalidFilename => Ok(Lookup::Missing),
         Err(error) if is_refused(&error) || error.kind() == io::ErrorKind::IsADirectory => {
             Ok(Lookup::Unusable(error))
         }
@@ -344,10 +334,16 @@ mod tests {
     #[test]
     fn an_error_that_proves_that_there_is_no_record_is_told_from_one_that_does_not() {
         let is_known = |errno: Errno| lookup::<()>(Err(errno.into())).is_ok();
-        for errno in [Errno::NAMETOOLONG, Errno::NOTDIR, Errno::ISDIR] {
+        for errno in [Errno::NAMETOOLONG, Errno::ISDIR] {
             assert!(is_known(errno), "{errno}");
         }
-        for errno in [Errno::ACCESS, Errno::IO, Errno::MFILE, Errno::NOMEM] {
+        for errno in [
+            Errno::ACCESS,
+            Errno::IO,
+            Errno::MFILE,
+            Errno::NOMEM,
+            Errno::NOTDIR,
+        ] {
             assert!(!is_known(errno), "{errno}");
         }
         let root = tempfile::tempdir().unwrap();

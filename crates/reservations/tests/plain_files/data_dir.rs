@@ -41,15 +41,15 @@ fn a_directory_is_removed_if_nothing_of_others_is_in_it() {
 }
 
 #[test]
-fn what_is_no_directory_holds_nothing() {
+fn what_a_file_in_the_place_of_a_directory_hides_is_not_known() {
     let folder = TempDir::new().unwrap();
     let data_dir = data_dir(folder.path());
-    // A file in the place of a directory: no reservation can be in it.
     fs::create_dir(folder.path().join("data")).unwrap();
     fs::write(folder.path().join("data/net"), "").unwrap();
-    assert!(data_dir.open(&name("net")).unwrap().is_none());
-    assert_eq!(data_dir.states(&name("net")).unwrap(), []);
+    assert!(data_dir.open(&name("net")).is_err() && data_dir.states(&name("net")).is_err());
     assert!(data_dir.create(&[&name("net")]).is_err());
+    // A search passes over a file that no configuration names.
+    assert_eq!(data_dir.names().unwrap(), []);
 }
 
 #[test]
