@@ -44,6 +44,18 @@ fn modes_do_not_depend_on_the_umask() {
 }
 
 #[test]
+fn beyond_a_limit_of_file_sizes_a_call_fails_with_an_answer() {
+    for flavour in [Flavour::Normal, Flavour::Verbose] {
+        let sandbox = Sandbox::new(flavour);
+        let add = sandbox.call("ipam-delegated", "ADD", &config(&sandbox));
+        let output = add.through(&["prlimit", "--fsize=0"]).run();
+        output.refused(5, "File too large");
+        assert_eq!(sandbox.reserved("testnet"), [""; 0]);
+        call(&sandbox, "ADD").result();
+    }
+}
+
+#[test]
 fn a_record_of_another_user_is_no_record() {
     needs!("root");
     let sandbox = Sandbox::default().with_script("evil", ": > ${0%/*}/../ran");

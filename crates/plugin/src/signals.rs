@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT as a cancellation.
+//! SIGTERM and SIGINT as a cancellation; SIGXFSZ as an error of the write.
 
 use std::io::{self, PipeReader, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cni::Cancellation;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::low_level::pipe;
 
@@ -64,6 +64,16 @@ impl Cancellation for Signals {
             .map(AsFd::as_fd)
             .ok_or_else(|| io::Error::other("there is no pipe"))
     }
+}
+
+/// Lets a write beyond the limit of file sizes (`ulimit -f`) fail, as in programs in Go. Without a
+/// handler, the signal ends the process: a runtime would get no answer because of a long log.
+///
+/// # Errors
+///
+/// An I/O error of `sigaction`.
+pub(crate) fn survive_limit_of_files() -> io::Result<()> {
+    flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
 #[cfg(test)]
