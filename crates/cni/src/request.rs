@@ -84,16 +84,13 @@ impl Request {
     }
 }
 
-/// `CNI_ARGS`.
+/// `CNI_ARGS`. What isn't UTF-8 in it is replaced, as host-local's decoder does it.
 ///
 /// # Errors
 ///
 /// Code 4 if it is no list of pairs.
 pub(crate) fn args(vars: &Environment) -> Result<Args, Error> {
-    match Variables(vars).text("CNI_ARGS")? {
-        Some(text) => Args::parse(&text),
-        None => Ok(Args::default()),
-    }
+    Args::parse(&vars.text("CNI_ARGS"))
 }
 
 struct Variables<'a>(&'a Environment);
@@ -228,5 +225,17 @@ mod tests {
                 .contains("\"UPDATE\"")
         );
         assert!(request(&[]).unwrap_err().msg.contains("CNI_COMMAND"));
+    }
+
+    #[test]
+    fn a_byte_of_cni_args_that_is_no_text_is_replaced() {
+        use std::os::unix::ffi::OsStringExt;
+        let bytes = b"IgnoreUnknown=1;K8S_POD_NAME=caf\xe9".to_vec();
+        let environment = Environment::default().with("CNI_ARGS", OsString::from_vec(bytes));
+        let args = args(&environment).unwrap();
+        assert!(
+            args.iter()
+                .any(|pair| pair == ("K8S_POD_NAME", "caf\u{fffd}"))
+        );
     }
 }

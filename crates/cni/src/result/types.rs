@@ -63,7 +63,11 @@ pub(super) fn verify(path: &str, result: &Object) -> Result<(), Error> {
     for (list, fields) in LISTS {
         let entries: Vec<Object> = result.read(path, list)?.unwrap_or_default();
         for (i, entry) in entries.iter().enumerate() {
-            verify_fields(&format!("{path}.{list}[{i}]"), entry, fields)?;
+            let path = format!("{path}.{list}[{i}]");
+            verify_fields(&path, entry, fields)?;
+            if list == "ips" && entry.field(&path, "address")?.is_none() {
+                return Err(Error::config(format!("{path}.address is missing")));
+            }
         }
     }
     let dns = result.section(path, "dns")?.unwrap_or_default();

@@ -74,6 +74,12 @@ fn a_wrong_value_of_each_field_is_refused_by_its_key() {
 }
 
 #[test]
+fn an_entry_of_ips_without_an_address_is_refused() {
+    let error = verified(&json!({"ips": [{"gateway": "10.0.0.1"}]})).unwrap_err();
+    assert_eq!(error.msg, "result.ips[0].address is missing");
+}
+
+#[test]
 fn a_wrong_value_of_each_list_and_of_dns_is_refused_by_its_key() {
     let lists = LISTS.map(|(list, _)| list).into_iter().chain(["dns"]);
     for list in lists.chain(["cniVersion"]) {
