@@ -59,7 +59,7 @@ pub(crate) enum Command {
     Leaks(ListArguments),
     /// Repeat failed DELs and undo ADDs that never ended; with a list, release what it doesn't name.
     Gc(GcArguments),
-    /// Release one attachment.
+    /// Release the attachments of a container, or that of an address.
     Release(ReleaseArguments),
     /// Check conflists before a container uses them, or the pools of --kubeconfig.
     ///
