@@ -12,7 +12,7 @@ use cni::{Attachment, Cancellation, Command, DELEGATE, Environment, Error, Netwo
 use serde_json::value::RawValue;
 
 use crate::call::{Delegates, InheritedLock, Observer, Plugins, TimeLimits};
-use crate::record::{AttachmentRecord, ListedRecord, RecordFile, Records};
+use crate::record::{AttachmentRecord, ListedRecord, RecordFile, Records, lock};
 use crate::settings::Settings;
 
 mod add;
@@ -100,8 +100,7 @@ impl<'a> Chain<'a> {
         environment: &'a Environment,
         plugins: Plugins<'a>,
     ) -> Result<Self, Error> {
-        let path = record.file.display();
-        let damaged = |reason: &str| Error::io(format_args!("record {path}"), reason);
+        let damaged = |reason: &str| lock::unusable(&record.file, reason);
         let usable = record.content.as_ref();
         let content = usable.map_err(|reason| damaged(reason))?;
         if content.is_undone_by_caller {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use chain::record::{self, networks, state_dir};
-use cni::{Attachment, Environment, NetworkConfig, NetworkName};
+use cni::{Attachment, Environment, NetworkName, Object};
 use conflist::Found;
 
 use crate::Arguments;
@@ -53,8 +53,8 @@ fn configured_folders(conf_dirs: &[PathBuf]) -> BTreeSet<PathBuf> {
     let environment: Environment = std::env::vars_os().collect();
     let plugins = found.conflists.into_iter().flat_map(|list| list.plugins);
     let ours = plugins.filter(|plugin| plugin.ipam_type() == Some("ipam-delegated"));
-    let default = NetworkConfig::parse(br#"{"cniVersion":"1.0.0","name":"n","ipam":{}}"#.to_vec());
-    let configs = ours.map(|plugin| plugin.request).chain(default.ok());
-    let folders = configs.filter_map(|config| state_dir(&config.ipam().ok()?, &environment).ok());
+    let sections = ours.filter_map(|plugin| plugin.request.ipam().ok());
+    let with_default = sections.chain([Object::default()]);
+    let folders = with_default.filter_map(|ipam| state_dir(&ipam, &environment).ok());
     folders.collect()
 }

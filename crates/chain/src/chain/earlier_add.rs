@@ -50,11 +50,8 @@ pub(super) fn clear(
         }
     }
     if !file.clear() {
-        let record = format_args!("record {}", path.display());
-        return Err(Error::io(
-            record,
-            "the earlier ADD can't be removed from it",
-        ));
+        let why = "the earlier ADD can't be removed from it";
+        return Err(lock::unusable(&path, why));
     }
     Ok(Some(file))
 }

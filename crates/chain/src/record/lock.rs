@@ -1,6 +1,7 @@
 //! Acquires an attachment's lock: that of its record's file. Every delegate inherits it, so after
 //! a call was killed it is held until all that the call has started has ended.
 
+use std::fmt::Display;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -94,8 +95,7 @@ pub fn with_locked<T>(
     when_busy: WhenBusy,
     work: impl FnOnce(&AttachmentRecord) -> T,
 ) -> Result<Option<T>, Error> {
-    let path = listed.file.display();
-    let unusable = |reason: &str| Error::io(format_args!("record {path}"), reason);
+    let unusable = |reason: &str| unusable(&listed.file, reason);
     let (records, attachment) = (listed.siblings(), &listed.attachment);
     let locked = match acquire(&records, attachment, IfMissing::Leave, when_busy)? {
         Lookup::Found(locked) => locked,
@@ -107,6 +107,11 @@ pub fn with_locked<T>(
         Some(Ok(record)) => Ok(Some(work(record))),
         Some(Err(reason)) => Err(unusable(reason)),
     }
+}
+
+/// The error of a record that can't be used.
+pub(crate) fn unusable(path: &Path, reason: impl Display) -> Error {
+    Error::io(format_args!("record {}", path.display()), reason)
 }
 
 /// The error of records that can't be read now.

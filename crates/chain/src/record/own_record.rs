@@ -1,7 +1,6 @@
 //! The record of an attachment whose plugins the chain's caller runs itself, such as those of a
 //! network configuration list. File, format and lock are a chain's.
 
-use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use cni::{Attachment, DelegateName, Environment, Error, NetworkConfig, NetworkName, code};
@@ -10,8 +9,7 @@ use serde_json::value::RawValue;
 use crate::record::file::RecordFile;
 use crate::record::folder::{Lookup, Records};
 use crate::record::line::{Intent, Line};
-use crate::record::lock;
-use crate::record::lock::{IfMissing, LockedRecord, WhenBusy};
+use crate::record::lock::{self, IfMissing, LockedRecord, WhenBusy, unusable};
 
 /// The record, locked until this is dropped. A program that inherits the lock
 /// ([`crate::Execution`]) holds it on if this process is killed.
@@ -43,8 +41,8 @@ impl OwnRecord {
         let found = lock::acquire(&records, attachment, IfMissing::Make, WhenBusy::Wait)?;
         let LockedRecord { file, content } = match found {
             Lookup::Found(locked) => locked,
-            Lookup::Missing => return Err(failed(&path, "it can't be made")),
-            Lookup::Unusable(error) => return Err(failed(&path, error)),
+            Lookup::Missing => return Err(unusable(&path, "it can't be made")),
+            Lookup::Unusable(error) => return Err(unusable(&path, error)),
         };
         if content.is_some() {
             let why = format!("{attachment} is recorded already in {}", path.display());
@@ -75,7 +73,7 @@ impl OwnRecord {
         let path = records.file(attachment);
         match lock::acquire(&records, attachment, IfMissing::Leave, WhenBusy::Wait)? {
             Lookup::Missing => Ok(None),
-            Lookup::Unusable(error) => Err(failed(&path, error)),
+            Lookup::Unusable(error) => Err(unusable(&path, error)),
             Lookup::Found(LockedRecord { file, .. }) => Ok(Some(Self { file, path })),
         }
     }
@@ -99,7 +97,7 @@ impl OwnRecord {
     fn append(&self, lines: &[Line]) -> Result<(), Error> {
         self.file.append(lines);
         if !self.file.is_whole() {
-            return Err(failed(&self.path, "it can't be written"));
+            return Err(unusable(&self.path, "it can't be written"));
         }
         Ok(())
     }
@@ -108,10 +106,6 @@ impl OwnRecord {
     pub fn remove(self) {
         self.file.remove();
     }
-}
-
-fn failed(path: &Path, reason: impl Display) -> Error {
-    Error::io(format_args!("record {}", path.display()), reason)
 }
 
 #[cfg(test)]
