@@ -128,21 +128,14 @@ impl Holder {
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            owner,
-            container_id,
-            ifname,
-            network,
-            node,
-            ..
-        } = self;
-        if let Some(Owner { name, .. }) = owner {
-            return write!(f, "reserved to {name} as {ifname} of network {network}");
+        let place = format!("{} of network {}", self.ifname, self.network);
+        match &self.owner {
+            Some(owner) => write!(f, "reserved to {} as {place}", owner.name),
+            None => {
+                let (id, node) = (&self.container_id, &self.node);
+                write!(f, "reserved to {id} {place} on node {node}")
+            }
         }
-        write!(
-            f,
-            "reserved to {container_id} {ifname} of network {network} on node {node}"
-        )
     }
 }
 

@@ -20,15 +20,10 @@ pub(crate) fn labels(holder: &Holder) -> BTreeMap<String, String> {
     if let Some(hash) = holder.owner_hash() {
         labels.push(("owner", hash));
     } else {
-        let Holder {
-            node,
-            network,
-            container_id,
-            ifname,
-            ..
-        } = holder;
+        let (node, network) = (&*holder.node, &*holder.network);
+        let attachment = hash(&[node, network, &holder.container_id, &holder.ifname]);
         labels.push(("node", value(node)));
-        labels.push(("attachment", hash(&[node, network, container_id, ifname])));
+        labels.push(("attachment", attachment));
     }
     let pod = [("namespace", &holder.namespace), ("pod", &holder.pod)];
     labels.extend(
@@ -41,11 +36,8 @@ pub(crate) fn labels(holder: &Holder) -> BTreeMap<String, String> {
 
 /// Value of the label `attachment` of an attachment's addresses.
 pub(crate) fn attachment_of(node: &str, network: &str, attachment: &Attachment) -> String {
-    let Attachment {
-        container_id,
-        ifname,
-    } = attachment;
-    hash(&[node, network, container_id.as_str(), ifname.as_str()])
+    let (id, ifname) = (&attachment.container_id, &attachment.ifname);
+    hash(&[node, network, id.as_str(), ifname.as_str()])
 }
 
 /// A selector of the objects whose labels have these values.

@@ -121,11 +121,8 @@ impl Failure {
 
     /// The chain has terminated the delegate.
     pub(crate) fn terminated(terminated: Terminated, stderr: &str) -> Self {
-        let Terminated {
-            reason,
-            still_running,
-        } = terminated;
-        let terminated = match still_running {
+        let reason = terminated.reason;
+        let terminated = match terminated.still_running {
             None => "was terminated".to_owned(),
             Some(pid) => format!(
                 "can't be terminated (it may be in a frozen cgroup, or wait for a disk or a \

@@ -128,13 +128,9 @@ impl AttachmentRecord {
         if intent.format != FORMAT {
             return Err(format!("its format is {}, not {FORMAT}", intent.format));
         }
-        let Attachment {
-            container_id,
-            ifname,
-        } = attachment;
-        if (&intent.network, &intent.container_id, &intent.ifname)
-            != (network, container_id, ifname)
-        {
+        let recorded = (&intent.container_id, &intent.ifname);
+        let is_own = recorded == (&attachment.container_id, &attachment.ifname);
+        if intent.network != *network || !is_own {
             return Err(format!(
                 "it is the record of {} {} on network {}",
                 intent.container_id, intent.ifname, intent.network

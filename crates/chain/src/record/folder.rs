@@ -236,11 +236,7 @@ fn is_read_only(error: &io::Error) -> bool {
 
 /// Name of the file of an attachment's record.
 pub(crate) fn name(attachment: &Attachment) -> String {
-    let Attachment {
-        container_id,
-        ifname,
-    } = attachment;
-    format!("{container_id}:{ifname}.json")
+    format!("{}:{}.json", attachment.container_id, attachment.ifname)
 }
 
 fn attachment_of(file: &str) -> Option<Attachment> {

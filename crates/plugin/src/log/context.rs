@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::fmt::Write as _;
 
-use cni::{Args, Attachment, Excerpt, NetworkName, OneLine, Request, TraceContext};
+use cni::{Args, Excerpt, NetworkName, OneLine, Request, TraceContext};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::fmt::format::{DefaultFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
@@ -33,12 +33,9 @@ impl Context {
     pub(crate) fn of_call(request: &Request, network: &NetworkName, args: &str) -> Self {
         let mut context = CONTEXT.with_borrow(Clone::clone);
         let _ = write!(context, " command={} network={network}", request.command());
-        if let Some(Attachment {
-            container_id,
-            ifname,
-        }) = request.attachment()
-        {
-            let _ = write!(context, " container={container_id} ifname={ifname}");
+        if let Some(attachment) = request.attachment() {
+            let (id, ifname) = (&attachment.container_id, &attachment.ifname);
+            let _ = write!(context, " container={id} ifname={ifname}");
         }
         if let Some(names) = names(args) {
             let _ = write!(context, " names={names}");
