@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cluster::client::{Access, Executor, reason};
+use cluster::client::{Access, Executor, is_distrust, reason};
 use cluster::{Kind, StoreError, TimeLimit};
 use http::uri::PathAndQuery;
 use tonic::Request;
@@ -140,17 +140,12 @@ impl Client {
             started.current += 1;
         }
         answered.map_err(|error| match error.kind {
-            // Another member may be trusted.
-            Kind::Refused if self.is_of_one_member(&error) => {
+            // A failure of TLS: another member may be trusted.
+            Kind::Refused if self.settings.endpoints.len() > 1 && is_distrust(&error.msg) => {
                 self.named(Kind::Unreachable, &error.msg)
             }
             kind => self.named(kind, &error.msg),
         })
-    }
-
-    /// True if the failure is one of TLS, and there are other members.
-    fn is_of_one_member(&self, error: &StoreError) -> bool {
-        self.settings.endpoints.len() > 1 && cluster::client::is_distrust(&error.msg)
     }
 
     /// The failure, with the members' URLs.

@@ -9,7 +9,6 @@ use http::Uri;
 pub struct Url {
     text: String,
     host: String,
-    is_tls: bool,
 }
 
 impl Url {
@@ -23,10 +22,8 @@ impl Url {
         let Ok(uri) = text.parse::<Uri>() else {
             return refused("it is no URL");
         };
-        let is_tls = match uri.scheme_str() {
-            Some("http") => false,
-            Some("https") => true,
-            _ => return refused("it has neither http nor https"),
+        let Some(scheme @ ("http" | "https")) = uri.scheme_str() else {
+            return refused("it has neither http nor https");
         };
         let Some(authority) = uri.authority().filter(|of| !of.host().is_empty()) else {
             return refused("it has no host");
@@ -43,11 +40,9 @@ impl Url {
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
             return refused("it has a path");
         }
-        let scheme = uri.scheme_str().unwrap_or_default();
         Ok(Self {
             text: format!("{scheme}://{}:{}", authority.host(), port.unwrap_or(2379)),
             host: authority.host().trim_matches(['[', ']']).to_owned(),
-            is_tls,
         })
     }
 
@@ -63,7 +58,7 @@ impl Url {
 
     /// True for https.
     pub(crate) fn is_tls(&self) -> bool {
-        self.is_tls
+        self.text.starts_with("https:")
     }
 }
 
