@@ -1,6 +1,6 @@
 //! A call of one delegate: [`Delegates`] finds the plugin, calls it in this process or executes its
 //! file ([`ProcessRun`]), tells the observer, and makes an [`Outcome`] of what comes back.
-//! [`CommonVersions`] repeats the call for a delegate that is too old for the network's version.
+//! `CommonVersions` repeats the call for a delegate that is too old for the network's version.
 //!
 //! Nothing here knows a chain or a record: what a process inherits is an [`InheritedLock`].
 

@@ -121,35 +121,30 @@ impl Failure {
 
     /// The chain has terminated the delegate.
     pub(crate) fn terminated(terminated: Terminated, stderr: &str) -> Self {
-        let reason = terminated.reason;
-        let terminated = match terminated.still_running {
+        let how = match terminated.still_running {
             None => "was terminated".to_owned(),
             Some(pid) => format!(
                 "can't be terminated (it may be in a frozen cgroup, or wait for a disk or a \
                  server): process {pid}"
             ),
         };
-        let (code, msg) = match &reason {
+        let (code, why) = match terminated.reason {
+            Reason::Cancelled => {
+                // A cancelled delegate hasn't failed: its stderr explains nothing.
+                let msg = format!("{how}, since the call was cancelled");
+                return Self::new(Kind::Terminated, code::INTERRUPTED, msg);
+            }
             Reason::TimedOut(limit) => {
-                let msg = format!("did not end within {limit:?}, and {terminated}");
-                (code::TRY_AGAIN_LATER, msg)
+                let why = format!("did not end within {limit:?}");
+                (code::TRY_AGAIN_LATER, why)
             }
             Reason::PrintedTooMuch => {
-                let msg = format!("printed more than {MOST_OUTPUT} bytes, and {terminated}");
-                (code::DELEGATE_GARBLED, msg)
+                let why = format!("printed more than {MOST_OUTPUT} bytes");
+                (code::DELEGATE_GARBLED, why)
             }
-            Reason::Lost(error) => {
-                let msg = format!("could not be waited for ({error}), and {terminated}");
-                (code::IO, msg)
-            }
-            Reason::Cancelled => {
-                let msg = format!("{terminated}, since the call was cancelled");
-                (code::INTERRUPTED, msg)
-            }
+            Reason::Lost(error) => (code::IO, format!("could not be waited for ({error})")),
         };
-        // A cancelled delegate hasn't failed: its stderr explains nothing.
-        let is_cancelled = matches!(reason, Reason::Cancelled);
-        let stderr = if is_cancelled { "" } else { stderr };
+        let msg = format!("{why}, and {how}");
         Self::new(Kind::Terminated, code, msg).with_output("stderr", stderr)
     }
 
