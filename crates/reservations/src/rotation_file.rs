@@ -19,12 +19,7 @@ const MODE: Mode = Mode::from_raw_mode(0o600);
 const MOST_BYTES: u64 = 1 << 20;
 
 /// The start of the files' names.
-const PREFIX: &str = "last_reserved_ip.";
-
-/// True if this is the name of a rotation's file.
-pub(crate) fn is_named_so(name: &str) -> bool {
-    name.starts_with(PREFIX)
-}
+pub(crate) const PREFIX: &str = "last_reserved_ip.";
 
 /// The open file of a pool's rotation.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use crate::directory::Directory;
 use crate::lock::LOCK_FILE;
 use crate::new_file::NewFile;
 use crate::reservation::Reservation;
-use crate::rotation_file::{self, RotationFile};
+use crate::rotation_file::{PREFIX, RotationFile};
 use crate::state::State;
 
 /// Number of names that are tried one after the other, before all names are listed. A name costs
@@ -137,7 +137,7 @@ impl Store<'_> {
         let path = self.directory.path();
         let remove = || {
             let names = names_in(path)?;
-            let is_own = |name: &String| name == LOCK_FILE || rotation_file::is_named_so(name);
+            let is_own = |name: &String| name == LOCK_FILE || name.starts_with(PREFIX);
             if !names.iter().all(is_own) {
                 return Ok(());
             }
