@@ -14,31 +14,10 @@ use rustix::fs::OFlags;
 #[derive(Debug)]
 pub struct Journal {
     file: File,
-    /// End of the last whole line, and end of the file; `None` until the file has been read.
-    ends: Cell<Option<Ends>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Ends {
-    lines: u64,
-    file: u64,
-}
-
-impl Ends {
-    fn of(content: &[u8]) -> Self {
-        Self {
-            lines: whole_lines(content).len() as u64,
-            file: content.len() as u64,
-        }
-    }
-
-    /// The state of a file whose last line is whole.
-    fn at(end: u64) -> Self {
-        Self {
-            lines: end,
-            file: end,
-        }
-    }
+    /// End of the last whole line; `None` until the file has been read.
+    end: Cell<Option<u64>>,
+    /// True if something follows that line.
+    is_torn: Cell<bool>,
 }
 
 impl Journal {
@@ -47,8 +26,11 @@ impl Journal {
 
     /// The journal in a file that was opened with [`Self::ACCESS`]. Reads nothing yet.
     pub fn new(file: File) -> Self {
-        let ends = Cell::new(None);
-        Self { file, ends }
+        Self {
+            file,
+            end: Cell::new(None),
+            is_torn: Cell::new(false),
+        }
     }
 
     /// The file: for a lock, for a comparison with the file at the path, or for a child process.
@@ -75,14 +57,16 @@ impl Journal {
             }
         }
         content.truncate(filled);
-        self.ends.set(Some(Ends::of(&content)));
-        content.truncate(whole_lines(&content).len());
+        let end = whole_lines(&content).len();
+        self.end.set(Some(end as u64));
+        self.is_torn.set(end < content.len());
+        content.truncate(end);
         Ok(content)
     }
 
     /// True if the last [`Self::read`] found a torn last line.
     pub fn is_torn(&self) -> bool {
-        self.ends.get().is_some_and(|ends| ends.file != ends.lines)
+        self.is_torn.get()
     }
 
     /// Appends lines, each with its line feed, in one write. A torn last line is removed first.
@@ -94,22 +78,21 @@ impl Journal {
     /// written.
     pub fn append(&self, lines: &[u8]) -> io::Result<()> {
         debug_assert!(lines.is_empty() || lines.ends_with(b"\n"));
-        let Some(ends) = self.ends.get() else {
+        let Some(end) = self.end.get() else {
             self.read()?;
             return self.append(lines);
         };
-        if ends.file != ends.lines {
-            self.cut(ends.lines)?;
+        if self.is_torn.get() {
+            self.cut(end)?;
         }
-        if let Err(error) = self.file.write_all_at(lines, ends.lines) {
+        if let Err(error) = self.file.write_all_at(lines, end) {
             // If the partial write can't be removed now, the next append reads the file again and
             // removes it.
-            self.ends.set(None);
-            let _ = self.cut(ends.lines);
+            self.end.set(None);
+            let _ = self.cut(end);
             return Err(error);
         }
-        self.ends
-            .set(Some(Ends::at(ends.lines + lines.len() as u64)));
+        self.end.set(Some(end + lines.len() as u64));
         Ok(())
     }
 
@@ -124,7 +107,8 @@ impl Journal {
 
     fn cut(&self, end: u64) -> io::Result<()> {
         self.file.set_len(end)?;
-        self.ends.set(Some(Ends::at(end)));
+        self.end.set(Some(end));
+        self.is_torn.set(false);
         Ok(())
     }
 }

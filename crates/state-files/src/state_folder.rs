@@ -20,23 +20,11 @@ use rustix::io::Errno;
 use crate::ownership::must_be_ours;
 use crate::{FileId, open_regular, read_whole, remove_file};
 
-/// Modes of a folder and its files: only their owner has access.
-const PRIVATE: Modes = Modes {
-    folder: 0o700,
-    file: Mode::from_raw_mode(0o600),
-};
+/// Mode of a folder, and, but for the right to execute, of its files: only their owner has access.
+const PRIVATE: u32 = 0o700;
 
-/// Modes of the log folder and its files: the group may read.
-const LOGS: Modes = Modes {
-    folder: 0o750,
-    file: Mode::from_raw_mode(0o640),
-};
-
-#[derive(Clone, Copy, Debug)]
-struct Modes {
-    folder: u32,
-    file: Mode,
-}
+/// The mode of the log folder: the group may read.
+const LOGS: u32 = 0o750;
 
 /// Flags of an open folder.
 const FOLDER: OFlags = OFlags::RDONLY
@@ -71,14 +59,11 @@ impl StateFolder {
         Self::create_with(path, LOGS)
     }
 
-    fn create_with(path: &Path, modes: Modes) -> io::Result<Self> {
-        match Self::open_with(path, modes) {
+    fn create_with(path: &Path, mode: u32) -> io::Result<Self> {
+        match Self::open_with(path, mode) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                DirBuilder::new()
-                    .recursive(true)
-                    .mode(modes.folder)
-                    .create(path)?;
-                Self::open_with(path, modes)
+                DirBuilder::new().recursive(true).mode(mode).create(path)?;
+                Self::open_with(path, mode)
             }
             other => other,
         }
@@ -93,13 +78,13 @@ impl StateFolder {
         Self::open_with(path, PRIVATE)
     }
 
-    fn open_with(path: &Path, modes: Modes) -> io::Result<Self> {
+    fn open_with(path: &Path, mode: u32) -> io::Result<Self> {
         let folder = File::from(openat(CWD, path, FOLDER, Mode::empty())?);
         must_be_ours(&folder.metadata()?)?;
         Ok(Self {
             path: path.to_owned(),
             folder,
-            file_mode: modes.file,
+            file_mode: Mode::from_raw_mode(mode & 0o666),
         })
     }
 
@@ -351,7 +336,7 @@ mod tests {
         symlink(&victim, folder.path_of("file.tmp")).unwrap();
         let pipe = folder.path_of("pipe");
         let fifo = rustix::fs::FileType::Fifo;
-        rustix::fs::mknodat(CWD, &pipe, fifo, PRIVATE.file, 0).unwrap();
+        rustix::fs::mknodat(CWD, &pipe, fifo, Mode::from_raw_mode(0o600), 0).unwrap();
         for name in ["link", "pipe"] {
             assert_eq!(
                 kind(folder.read(name)),
