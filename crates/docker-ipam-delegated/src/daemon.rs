@@ -61,7 +61,6 @@ fn run(arguments: &CommandLine) -> Result<()> {
     // Before the socket: if another daemon has the folder, this one must fail without taking the
     // socket.
     let _lock = lock_state(&arguments.state_dir)?;
-    // Before a second thread starts: this sets the umask, which all threads share.
     let socket = Socket::open(&arguments.socket)?;
     // One thread serves all connections. Each call runs in a separate thread.
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -5,17 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::daemon::docker_calls::Drivers;
 use crate::http::refusal::message;
 use crate::threads::lock;
 
-/// What could not be released.
-struct Unreleased {
-    id: String,
-    release: Box<dyn Fn() -> Result<()> + Send>,
-}
+/// A release that has failed before.
+type Release = Box<dyn Fn() -> Result<()> + Send>;
 
 impl Drivers {
     /// Tries unfinished and failed releases again, without waiting for them.
@@ -26,10 +23,9 @@ impl Drivers {
             }
             let busy = Arc::clone(&self.busy);
             thread::spawn(move || {
-                for Unreleased { id, release } in all {
+                for release in all {
                     if let Err(error) = release() {
-                        let error = message(&error);
-                        tracing::warn!(id, error, "can't be released now");
+                        tracing::warn!(error = message(&error), "can't be released now");
                     }
                 }
                 lock(&busy).remove(&network);
@@ -38,23 +34,19 @@ impl Drivers {
     }
 
     /// The list, by networks: the pool of an address, the network configuration of an endpoint.
-    fn unreleased(&self) -> BTreeMap<String, Vec<Unreleased>> {
-        let mut by_network: BTreeMap<String, Vec<Unreleased>> = BTreeMap::new();
+    fn unreleased(&self) -> BTreeMap<String, Vec<Release>> {
+        let mut by_network: BTreeMap<String, Vec<Release>> = BTreeMap::new();
         for allocation in self.ipam.allocations.unreleased() {
             let of_pool = by_network.entry(allocation.pool.id()).or_default();
             let ipam = Arc::clone(&self.ipam);
-            of_pool.push(Unreleased {
-                id: allocation.id.to_string(),
-                release: Box::new(move || ipam.release(&allocation)),
-            });
+            let release = move || ipam.release(&allocation).context(allocation.id.clone());
+            of_pool.push(Box::new(release));
         }
         for (network, id) in self.networks.unfinished() {
             let of_network = by_network.entry(network.to_string()).or_default();
             let networks = Arc::clone(&self.networks);
-            of_network.push(Unreleased {
-                id: id.clone(),
-                release: Box::new(move || networks.end_endpoint(&network, &id)),
-            });
+            let release = move || networks.end_endpoint(&network, &id).context(id.clone());
+            of_network.push(Box::new(release));
         }
         by_network
     }

@@ -6,7 +6,7 @@
 //! but not its gateway and its auxiliary addresses (`ipamAllocateVersion` in libnetwork's
 //! `network.go`).
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::Receiver;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -50,10 +50,9 @@ impl Drivers {
                     age.clamp(Duration::from_secs(1), WITHOUT_ANSWER)
                 }
             };
-            match due.recv_timeout(wait) {
-                Ok(()) => sleep(age.min(SOON)),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => sleep(wait),
+            // The driver of addresses keeps the sender for as long as the daemon runs.
+            if due.recv_timeout(wait).is_ok() {
+                sleep(age.min(SOON));
             }
         }
     }

@@ -1,15 +1,14 @@
 //! The socket, one that systemd hands over or one that the daemon makes; and who may call.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use listenfd::ListenFd;
-use rustix::fs::Mode;
-use rustix::process::{geteuid, umask};
+use rustix::process::geteuid;
 
 use crate::http::refusal::Refusal;
 
@@ -70,14 +69,13 @@ fn make(path: &Path) -> Result<Socket> {
         }
         Err(_) => {}
     }
-    // From the first moment on, only its owner can connect.
-    let before = umask(Mode::from_raw_mode(0o177));
-    let listener = UnixListener::bind(path);
-    umask(before);
-    Ok(Socket {
-        listener: listener?,
+    let socket = Socket {
+        listener: UnixListener::bind(path)?,
         made: Some(path.to_owned()),
-    })
+    };
+    // Who connects before this is refused by the user.
+    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    Ok(socket)
 }
 
 /// The reason why a peer may not call: it is neither root nor the daemon's own user.

@@ -18,7 +18,7 @@ use crate::ipam::allocations::{Allocation, Phase};
 use crate::ipam::facts;
 use crate::ipam::ipam_driver::IpamDriver;
 use crate::ipam::pool_chain::PoolChain;
-use crate::ipam::requests::{self, AddressCall, refuse_ends, refuse_only};
+use crate::ipam::requests::{self, PoolCall, refuse_ends, refuse_only};
 
 /// The longest that a request for an address that is taken waits for an answer of Docker's.
 const ABOUT_ONE_ADDRESS: Duration = Duration::from_secs(2);
@@ -32,7 +32,7 @@ impl IpamDriver {
     /// # Errors
     ///
     /// The request is wrong, the address is taken, or the pool has no free address.
-    pub(crate) fn request_address(self: &Arc<Self>, request: &AddressCall) -> Result<Answer> {
+    pub(crate) fn request_address(self: &Arc<Self>, request: &PoolCall) -> Result<Answer> {
         let pool = Pool::parse(&request.pool_id)?;
         let requested = requests::address(&request.address, pool.subnet)?;
         let chain = self.chain_of(&pool).with_context(|| named(&pool))?;
@@ -193,7 +193,7 @@ impl IpamDriver {
     /// # Errors
     ///
     /// The chain can't release it.
-    pub(crate) fn release_address(&self, request: &AddressCall) -> Result<Answer> {
+    pub(crate) fn release_address(&self, request: &PoolCall) -> Result<Answer> {
         let Some(pool) = requests::known_pool(&request.pool_id) else {
             return Ok(Answer::nothing());
         };

@@ -178,13 +178,11 @@ impl Allocations {
     /// Notes that Docker doesn't have an address any more; false if it is being released already,
     /// or was given once more.
     pub(crate) fn abandon(&self, allocation: &Arc<Allocation>) -> bool {
-        match lock(&self.state).entries.get_mut(&allocation.id) {
-            Some(entry) if entry.is_dockers() && Arc::ptr_eq(&entry.allocation, allocation) => {
-                entry.phase = Phase::Unreleased;
-                true
-            }
-            _ => false,
-        }
+        let mut state = lock(&self.state);
+        let is_unchanged =
+            |entry: &&mut Entry| entry.is_dockers() && Arc::ptr_eq(&entry.allocation, allocation);
+        let entry = state.entries.get_mut(&allocation.id).filter(is_unchanged);
+        entry.map(|entry| entry.phase = Phase::Unreleased).is_some()
     }
 
     /// Begins a release, after another call's that runs; false if that has released it.

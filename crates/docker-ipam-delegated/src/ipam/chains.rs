@@ -1,7 +1,6 @@
 //! Runs chains, with our plugins linked into this process.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use chain::record::record_of;
@@ -17,38 +16,17 @@ use docker_records::records::{AddressLine, IFNAME, Line};
 use ipam::{IpNet, Pools, Range};
 
 use crate::ipam::allocations::Allocation;
-use crate::ipam::chain_config::of_question;
+use crate::ipam::chain_config;
 use crate::ipam::facts::cni_args;
-use crate::ipam::plugins::{DelegateLog, LONGEST, for_plugins};
-
-/// The value of `CNI_NETNS`. Docker requests an address before the container's network namespace
-/// exists, so this is the host's, which no plugin of a chain enters.
-const NETNS: &str = "/proc/self/ns/net";
+use crate::ipam::ipam_driver::IpamDriver;
+use crate::ipam::plugins::{DelegateLog, LONGEST};
+use crate::ipam::pool_chain::PoolChain;
 
 /// The container ID that selectors are told when a pool is chosen: there is no container yet.
 const CHOICE: &str = "docker-choice";
 
-/// Runs chains.
-pub(crate) struct Chains {
-    /// The environment of every call.
-    environment: Environment,
-    /// The folder of the records.
-    records: PathBuf,
-}
-
-impl Chains {
-    /// Chains whose plugins are found in this `CNI_PATH`, with their records in this folder.
-    pub(crate) fn new(cni_path: &str, records: PathBuf) -> Self {
-        let environment = for_plugins(cni_path)
-            .with("CNI_NETNS", NETNS)
-            .with("CNI_IFNAME", IFNAME);
-        Self {
-            environment,
-            records,
-        }
-    }
-
-    /// ADD of an attachment; returns its address in the pool's subnet.
+impl IpamDriver {
+    /// ADD of an attachment by the chain of its pool; returns its address in the pool's subnet.
     ///
     /// # Errors
     ///
@@ -56,10 +34,15 @@ impl Chains {
     pub(crate) fn add(
         &self,
         allocation: &Allocation,
-        config: &NetworkConfig,
+        chain: &PoolChain,
         requested: Option<IpAddr>,
     ) -> Result<IpAddr> {
         let pool = &allocation.pool;
+        let config = match &pool.conflist {
+            Some(name) => chain.of_address(name, pool, requested),
+            None => chain_config::own(&self.arguments, requested.map(|ip| (pool.subnet, ip))),
+        };
+        let config = chain_config::parse(&config)?;
         let args = cni_args(&pool.options, allocation.name.as_deref());
         let environment = self.environment_of(allocation.id.as_str(), args);
         let line = Line::Address(AddressLine {
@@ -69,7 +52,7 @@ impl Chains {
             address: requested,
             name: allocation.name.clone(),
         });
-        let chain = chain_of(config, &environment)?.with_caller_line(line.to_raw());
+        let chain = linked(&config, &environment)?.with_caller_line(line.to_raw());
         let output = chain.add(&attachment(&allocation.id))?;
         let result = IpamResult::read("the chain's result", output.json())?;
         let mut ips = result.ips.iter().map(IpConfig::ip);
@@ -86,7 +69,7 @@ impl Chains {
     /// The chain's; the record can't be read.
     pub(crate) fn del(&self, allocation: &Allocation) -> Result<()> {
         let attachment = attachment(&allocation.id);
-        let record = record_of(&self.records, &allocation.network, &attachment);
+        let record = record_of(&self.arguments.records(), &allocation.network, &attachment);
         let Some(record) = record.with_context(|| format!("the record of {attachment}"))? else {
             return Ok(());
         };
@@ -107,9 +90,9 @@ impl Chains {
         subnet: Option<IpNet>,
         options: &Options,
     ) -> Result<Option<Vec<Range>>, Error> {
-        let config = of_question(config, subnet)?;
+        let config = chain_config::of_question(config, subnet)?;
         let environment = self.environment_of(CHOICE, cni_args(options, None));
-        let mut answers = chain_of(&config, &environment)?.dry_run(DelegateName::holds_nothing);
+        let mut answers = linked(&config, &environment)?.dry_run(DelegateName::holds_nothing);
         let Some((name, last)) = answers.pop() else {
             return Ok(None);
         };
@@ -138,10 +121,7 @@ impl Chains {
     }
 }
 
-fn chain_of<'a>(
-    config: &'a NetworkConfig,
-    environment: &'a Environment,
-) -> Result<Chain<'a>, Error> {
+fn linked<'a>(config: &'a NetworkConfig, environment: &'a Environment) -> Result<Chain<'a>, Error> {
     let plugins = Plugins::in_cni_path(environment)?.and_linked(LINKED);
     Ok(configured(Chain::new(config, environment, plugins)?))
 }

@@ -6,19 +6,24 @@ use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 use anyhow::Result;
-use cni::{ContainerId, NetworkName};
+use cni::{Environment, NetworkName};
 use docker_records::pool::{DIRECTORY, Pool};
-use docker_records::records::{PREFIX, Purpose};
+use docker_records::records::{IFNAME, PREFIX, Purpose};
 use reservations::DataDir;
 
 use crate::command_line::CommandLine;
 use crate::ipam::allocations::{Allocation, Allocations};
-use crate::ipam::chains::Chains;
+use crate::ipam::plugins::for_plugins;
+
+/// The value of `CNI_NETNS`. Docker requests an address before the container's network namespace
+/// exists, so this is the host's, which no plugin of a chain enters.
+const NETNS: &str = "/proc/self/ns/net";
 
 /// The driver.
 pub(crate) struct IpamDriver {
-    pub(crate) chains: Chains,
     pub(crate) arguments: CommandLine,
+    /// The environment of every chain's call.
+    pub(crate) environment: Environment,
     pub(crate) allocations: Allocations,
     /// The networks of chains with records that can't be read.
     pub(crate) unread: Mutex<Vec<NetworkName>>,
@@ -33,7 +38,9 @@ impl IpamDriver {
     /// A driver that knows no address.
     pub(crate) fn new(arguments: &CommandLine, due: SyncSender<()>) -> Arc<Self> {
         Arc::new(Self {
-            chains: Chains::new(&arguments.cni_path, arguments.records()),
+            environment: for_plugins(&arguments.cni_path)
+                .with("CNI_NETNS", NETNS)
+                .with("CNI_IFNAME", IFNAME),
             arguments: arguments.clone(),
             allocations: Allocations::default(),
             unread: Mutex::default(),
@@ -42,6 +49,11 @@ impl IpamDriver {
             prefix: format!("{PREFIX}{:016x}", fastrand::u64(..)),
             next: AtomicU64::new(0),
         })
+    }
+
+    /// True if this process has made the container ID.
+    pub(crate) fn is_of_this_process(&self, id: &str) -> bool {
+        id.starts_with(&self.prefix)
     }
 
     /// Asks Docker soon what it has. If a message waits already, that is enough.
@@ -61,7 +73,7 @@ impl IpamDriver {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = format!("{}-{number:x}", self.prefix);
         Arc::new(Allocation {
-            id: id.parse::<ContainerId>().expect("it is a container ID"),
+            id: id.parse().expect("it is a container ID"),
             pool: pool.clone(),
             network: network.clone(),
             purpose,
@@ -70,11 +82,6 @@ impl IpamDriver {
             added: SystemTime::now(),
             since: Some(Instant::now()),
         })
-    }
-
-    /// True if this process has made the container ID.
-    pub(crate) fn is_of_this_process(&self, id: &str) -> bool {
-        id.starts_with(&self.prefix)
     }
 
     /// Releases an attachment. If that fails, it is tried again later.
@@ -86,7 +93,7 @@ impl IpamDriver {
         if !self.allocations.begin_release(&allocation.id) {
             return Ok(());
         }
-        let released = self.chains.del(allocation);
+        let released = self.del(allocation);
         self.allocations
             .end_release(&allocation.id, released.is_ok());
         if allocation.pool.conflist.is_none() && !self.allocations.use_directory() {

@@ -2,7 +2,6 @@
 //! choose, or a default pool, which is claimed.
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -13,6 +12,7 @@ use docker_records::records::Purpose;
 use ipam::{Interval, IpNet, Range};
 use reservations::view;
 use serde_json::json;
+use state_files::open_if_there;
 
 use crate::http::answer::Answer;
 use crate::ipam::allocations::{Allocation, Phase};
@@ -20,7 +20,7 @@ use crate::ipam::default_pools::next_free;
 use crate::ipam::host_routes;
 use crate::ipam::ipam_driver::IpamDriver;
 use crate::ipam::pool_chain::list_of;
-use crate::ipam::requests::{PoolRequest, ReleasePool, RequestPool, known_pool};
+use crate::ipam::requests::{PoolCall, PoolRequest, RequestPool, known_pool};
 
 /// How many default pools are tried: another one may be claimed at the same moment.
 const MOST_CLAIMS: usize = 64;
@@ -55,7 +55,7 @@ impl IpamDriver {
 
     /// `ReleasePool`. Other networks may have the same pool, or the same gateway: the sweep releases
     /// what none of them has.
-    pub(crate) fn release_pool(&self, request: &ReleasePool) -> Answer {
+    pub(crate) fn release_pool(&self, request: &PoolCall) -> Answer {
         if let Some(pool) = known_pool(&request.pool_id) {
             self.allocations
                 .leave(|one| one.pool.shares_subnet_with(&pool));
@@ -121,18 +121,15 @@ impl IpamDriver {
     /// record.
     fn reserved(&self) -> Result<Vec<IpAddr>> {
         let directory = self.arguments.data_dir.join(DIRECTORY);
-        match view::addresses(&directory) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-            addresses => addresses.with_context(|| directory.display().to_string()),
-        }
+        let addresses = open_if_there(&directory, || view::addresses(&directory));
+        let addresses = addresses.with_context(|| directory.display().to_string())?;
+        Ok(addresses.unwrap_or_default())
     }
 
     /// The subnet of the first pool of the family that the selectors of a configuration choose. It
     /// must not overlap with what the host uses: Docker would refuse it, and ask again endlessly.
     fn of_selectors(&self, name: &NetworkName, request: &PoolRequest) -> Result<IpNet> {
-        let chosen = self
-            .chains
-            .ask(&self.config_of(name)?, None, &request.options)?;
+        let chosen = self.ask(&self.config_of(name)?, None, &request.options)?;
         let chosen = chosen.unwrap_or_default();
         let subnets = chosen.iter().map(Range::subnet);
         let mut of_family = subnets.filter(|subnet| subnet.addr().is_ipv6() == request.v6);

@@ -9,7 +9,6 @@ use docker_records::pool::{Options, Pool, range_of, whole};
 use docker_records::pool_filter::{self, Wanted};
 use ipam::{Interval, IpNet, NO_GATEWAY, Range};
 
-use crate::ipam::allocations::Allocation;
 use crate::ipam::chain_config;
 use crate::ipam::conflists;
 use crate::ipam::ipam_driver::IpamDriver;
@@ -44,7 +43,12 @@ impl PoolChain {
     }
 
     /// The configuration for one address of a pool of this network configuration.
-    fn of_address(&self, name: &NetworkName, pool: &Pool, requested: Option<IpAddr>) -> Object {
+    pub(crate) fn of_address(
+        &self,
+        name: &NetworkName,
+        pool: &Pool,
+        requested: Option<IpAddr>,
+    ) -> Object {
         // Docker may request an address of the pool that is not in the sub-pool.
         let is_inside = |range: &IpNet| requested.is_none_or(|ip| range.contains(&ip));
         let (subnet, range) = (pool.subnet, pool.range.filter(is_inside));
@@ -69,26 +73,6 @@ impl PoolChain {
 }
 
 impl IpamDriver {
-    /// ADD of an attachment by the chain of its pool; returns its address.
-    ///
-    /// # Errors
-    ///
-    /// The chain's. The attachment may have something nevertheless.
-    pub(crate) fn add(
-        &self,
-        allocation: &Allocation,
-        chain: &PoolChain,
-        requested: Option<IpAddr>,
-    ) -> Result<IpAddr> {
-        let pool = &allocation.pool;
-        let config = match &pool.conflist {
-            Some(name) => chain.of_address(name, pool, requested),
-            None => chain_config::own(&self.arguments, requested.map(|ip| (pool.subnet, ip))),
-        };
-        let config = chain_config::parse(&config)?;
-        self.chains.add(allocation, &config, requested)
-    }
-
     /// The chain of a pool, as it is configured now.
     ///
     /// # Errors
@@ -136,7 +120,7 @@ impl IpamDriver {
     /// The ranges that the configuration has by itself. A subnet of theirs is not passed to it: it
     /// would be a duplicate.
     fn own_ranges(&self, config: &Object, options: &Options) -> Result<Vec<Range>> {
-        match self.chains.ask(config, None, options) {
+        match self.ask(config, None, options) {
             // Without a requested subnet, the configuration has no pool to choose.
             Err(error) if error.code == code::INVALID_CONFIG => Ok(Vec::new()),
             other => Ok(other?.unwrap_or_default()),
@@ -151,7 +135,7 @@ impl IpamDriver {
         pool: &Pool,
     ) -> Result<Option<IpAddr>> {
         let subnet = pool.subnet;
-        let Some(chosen) = self.chains.ask(config, Some(subnet), &pool.options)? else {
+        let Some(chosen) = self.ask(config, Some(subnet), &pool.options)? else {
             return Ok(whole(subnet)?.gateway());
         };
         let Some(found) = of_subnet(&chosen, subnet).next() else {

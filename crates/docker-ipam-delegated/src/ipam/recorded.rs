@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, ensure};
 use chain::OwnRecord;
 use chain::record::{ListedRecord, RecordState, attachments, networks, records};
 use cni::{Attachment, NetworkName};
@@ -22,7 +22,7 @@ impl IpamDriver {
     /// The folder can't be read.
     pub(crate) fn read_all_records(&self) -> Result<()> {
         let folder = self.arguments.records();
-        let networks = networks(&folder).with_context(|| format!("{}", folder.display()))?;
+        let networks = networks(&folder).with_context(|| folder.display().to_string())?;
         *lock(&self.unread) = networks;
         self.read_unread();
         Ok(())
@@ -31,76 +31,20 @@ impl IpamDriver {
     /// Reads the records that could not be read before.
     pub(crate) fn read_unread(&self) {
         let folder = self.arguments.records();
-        lock(&self.unread).retain(|network| !self.read_records(&folder, network));
-    }
-
-    /// Reads the records of a chain's network; false if one can't be read.
-    fn read_records(&self, folder: &Path, network: &NetworkName) -> bool {
-        let listed = attachments(folder, network);
-        let is_whole = listed.and_then(|attachments| {
-            let records = records(folder, network)?;
-            self.remove_empty(folder, network, &attachments, &records);
-            let are_read = records.into_iter().map(|record| self.take_in(record));
-            Ok(are_read.fold(true, |all, one| all & one))
+        lock(&self.unread).retain(|network| {
+            let read = self.read_records(&folder, network);
+            let failed = read.inspect_err(|error| {
+                tracing::warn!(%network, "what can't be read stays reserved: {error:#}");
+            });
+            failed.is_err()
         });
-        is_whole.unwrap_or_else(|error| {
-            tracing::warn!(%error, %network, "its records can't be read");
-            false
-        })
     }
 
-    /// Takes in a record; false if it can't be read.
-    fn take_in(&self, record: ListedRecord) -> bool {
-        let ListedRecord { network, file, .. } = record;
-        let id = record.attachment.container_id;
-        if self.is_of_this_process(id.as_str()) || self.allocations.has(&id) {
-            return true;
-        }
-        let content = match record.content {
-            Ok(content) => content,
-            Err(reason) => {
-                tracing::warn!(reason, file = %file.display(), "can't be read; what it holds stays reserved");
-                return false;
-            }
-        };
-        let Some(Line::Address(line)) = Line::of(&content) else {
-            return true;
-        };
-        let ip = line.address_in(&content);
-        let pool = match Pool::parse(&line.pool) {
-            Ok(pool) => pool,
-            Err(error) => {
-                tracing::warn!(%error, file = %file.display(), "its pool can't be read");
-                return false;
-            }
-        };
-        let phase = match content.state {
-            RecordState::Added if ip.is_some() => Phase::Given,
-            // Docker never had it, or has given it back.
-            _ => Phase::Unreleased,
-        };
-        let allocation = Allocation {
-            id,
-            pool,
-            network,
-            purpose: line.purpose,
-            name: line.name,
-            is_requested: line.address.is_some(),
-            added: content.added,
-            since: None,
-        };
-        self.allocations.add(Arc::new(allocation), ip, phase);
-        true
-    }
-
-    /// Removes empty records of earlier daemons: they were killed before any delegate ran.
-    fn remove_empty(
-        &self,
-        folder: &Path,
-        network: &NetworkName,
-        attachments: &[Attachment],
-        records: &[ListedRecord],
-    ) {
+    /// Reads the records of a chain's network. Removes empty ones of earlier daemons, which were killed
+    /// before any delegate ran.
+    fn read_records(&self, folder: &Path, network: &NetworkName) -> Result<()> {
+        let attachments = attachments(folder, network)?;
+        let records = records(folder, network)?;
         let is_empty = |attachment: &&Attachment| {
             let id = attachment.container_id.as_str();
             let is_ours = id.starts_with(PREFIX) && attachment.ifname.as_str() == IFNAME;
@@ -112,5 +56,43 @@ impl IpamDriver {
                 record.remove();
             }
         }
+        let unread = records.into_iter().filter_map(|record| {
+            let file = record.file.display().to_string();
+            let taken = self.take_in(record).context(file);
+            taken.err().map(|error| format!("{error:#}"))
+        });
+        let unread: Vec<String> = unread.collect();
+        ensure!(unread.is_empty(), unread.join("; "));
+        Ok(())
+    }
+
+    /// Takes in a record.
+    fn take_in(&self, record: ListedRecord) -> Result<()> {
+        let id = record.attachment.container_id;
+        if self.is_of_this_process(id.as_str()) || self.allocations.has(&id) {
+            return Ok(());
+        }
+        let content = record.content.map_err(|reason| anyhow!(reason))?;
+        let Some(Line::Address(line)) = Line::of(&content) else {
+            return Ok(());
+        };
+        let ip = line.address_in(&content);
+        let phase = match content.state {
+            RecordState::Added if ip.is_some() => Phase::Given,
+            // Docker never had it, or has given it back.
+            _ => Phase::Unreleased,
+        };
+        let allocation = Allocation {
+            id,
+            pool: Pool::parse(&line.pool)?,
+            network: record.network,
+            purpose: line.purpose,
+            name: line.name,
+            is_requested: line.address.is_some(),
+            added: content.added,
+            since: None,
+        };
+        self.allocations.add(Arc::new(allocation), ip, phase);
+        Ok(())
     }
 }

@@ -28,16 +28,9 @@ pub(crate) struct RequestPool {
     pub(crate) v6: bool,
 }
 
-/// Body of `IpamDriver.ReleasePool`.
+/// Body of the other calls: a pool, and for an address also this. A release has no options.
 #[derive(Debug, Deserialize)]
-pub(crate) struct ReleasePool {
-    #[serde(rename = "PoolID")]
-    pub(crate) pool_id: String,
-}
-
-/// Body of `IpamDriver.RequestAddress` and `IpamDriver.ReleaseAddress`; a release has no options.
-#[derive(Debug, Deserialize)]
-pub(crate) struct AddressCall {
+pub(crate) struct PoolCall {
     #[serde(rename = "PoolID")]
     pub(crate) pool_id: String,
     #[serde(rename = "Address", default)]

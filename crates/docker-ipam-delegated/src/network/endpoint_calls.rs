@@ -21,7 +21,7 @@ use crate::network::cni_result::CniResult;
 use crate::network::endpoint::{Endpoint, attachment};
 use crate::network::endpoint_answers::{joined, offered};
 use crate::network::namespaces::Namespace;
-use crate::network::network_bodies::{CreateEndpoint, Interface, OfEndpoint};
+use crate::network::network_bodies::{Interface, NetworkCall};
 use crate::network::network_driver::{Network, NetworkDriver};
 use crate::network::plugin_list;
 use crate::network::ports;
@@ -34,9 +34,8 @@ impl NetworkDriver {
     ///
     /// The endpoint exists; a port can't be published; or a plugin's error, after all plugins have
     /// been undone.
-    pub(crate) fn create_endpoint(self: &Arc<Self>, request: &CreateEndpoint) -> Result<Answer> {
-        let of = &request.of;
-        let network = self.network(&of.network_id)?;
+    pub(crate) fn create_endpoint(self: &Arc<Self>, request: &NetworkCall) -> Result<Answer> {
+        let network = self.network(&request.network_id)?;
         let of_network = || format!("network {}", network.conflist);
         let list = conflists::find(&self.conf_dir, &network.conflist)?;
         let list = parse(&list.as_list())?;
@@ -48,14 +47,14 @@ impl NetworkDriver {
              capability portMappings, such as portmap",
             network.conflist
         );
-        let mut endpoint = new_endpoint(&network, list, of, &request.interface, ports);
+        let mut endpoint = new_endpoint(&network, list, request, ports);
         let record = self.begin(&endpoint).with_context(of_network)?;
         let made = self.make(&record, &mut endpoint, &request.interface);
         drop(record);
         // If the network was deleted meanwhile, this endpoint must not stay.
-        let made = made.and_then(|answer| self.network(&of.network_id).map(|_| answer));
+        let made = made.and_then(|answer| self.network(&request.network_id).map(|_| answer));
         let name = endpoint.config.name().clone();
-        let id = of.endpoint_id.clone();
+        let id = request.endpoint_id.clone();
         let answer = made.with_context(of_network);
         let answer = answer.inspect_err(|error| self.abandon(&name, &id, &message(error)))?;
         let driver = Arc::clone(self);
@@ -111,7 +110,7 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// Those of the failed plugins.
-    pub(crate) fn delete_endpoint(&self, request: &OfEndpoint) -> Result<Answer> {
+    pub(crate) fn delete_endpoint(&self, request: &NetworkCall) -> Result<Answer> {
         let id = &request.endpoint_id;
         if let Some(record) = self.record_of(id)? {
             self.end_endpoint(&record.network, id)?;
@@ -124,7 +123,7 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// The endpoint is unknown.
-    pub(crate) fn endpoint_info(&self, request: &OfEndpoint) -> Result<Answer> {
+    pub(crate) fn endpoint_info(&self, request: &NetworkCall) -> Result<Answer> {
         let Endpoint { netns, result, .. } = self.endpoint(request)?;
         let value = json!({"namespace": netns, "result": result});
         Ok(Answer::of(&json!({"Value": value})))
@@ -135,7 +134,7 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// The endpoint is unknown, or the interface can't be moved.
-    pub(crate) fn join(&self, request: &OfEndpoint) -> Result<Answer> {
+    pub(crate) fn join(&self, request: &NetworkCall) -> Result<Answer> {
         let network = self.endpoint(request)?.config.name().clone();
         let id = request.endpoint_id.clone();
         let record = OwnRecord::open(&self.records, &network, &attachment(&id)?)?;
@@ -157,7 +156,7 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// The interface can't be moved back.
-    pub(crate) fn leave(&self, request: &OfEndpoint) -> Result<Answer> {
+    pub(crate) fn leave(&self, request: &NetworkCall) -> Result<Answer> {
         let id = &request.endpoint_id;
         if let Some(ListedRecord {
             network,
@@ -172,7 +171,7 @@ impl NetworkDriver {
     }
 
     /// The endpoint that a call names, if it is made completely.
-    fn endpoint(&self, request: &OfEndpoint) -> Result<Endpoint> {
+    fn endpoint(&self, request: &NetworkCall) -> Result<Endpoint> {
         self.network(&request.network_id)?;
         let id = &request.endpoint_id;
         let endpoint = self.record_of(id)?.map(Endpoint::of).transpose()?;
@@ -205,10 +204,10 @@ fn read_result(endpoint: &Endpoint) -> Result<CniResult> {
 fn new_endpoint(
     network: &Network,
     config: NetworkConfig,
-    of: &OfEndpoint,
-    interface: &Interface,
+    request: &NetworkCall,
     ports: Vec<PortMapping>,
 ) -> Endpoint {
+    let interface = &request.interface;
     let addresses = [&interface.address, &interface.address_v6].into_iter();
     let addresses = addresses.filter(|address| !address.is_empty());
     let with_gateway = |address: &String| {
@@ -217,14 +216,14 @@ fn new_endpoint(
     };
     Endpoint {
         line: EndpointLine {
-            id: of.endpoint_id.clone(),
-            network: of.network_id.clone(),
+            id: request.endpoint_id.clone(),
+            network: request.network_id.clone(),
             mac: interface.mac_address.clone(),
             addresses: addresses.map(with_gateway).collect(),
             ports,
         },
         config,
-        netns: Namespace::of(&of.endpoint_id).path(),
+        netns: Namespace::of(&request.endpoint_id).path(),
         args: facts::cni_args(&network.options, None),
         result: None,
         is_made: false,
@@ -250,7 +249,6 @@ mod tests {
 
     use super::*;
     use crate::command_line::CommandLine;
-    use crate::network::network_bodies::OfNetwork;
 
     #[test]
     fn the_deletion_of_a_network_waits_for_one_endpoint_that_cannot_be_undone() {
@@ -266,17 +264,16 @@ mod tests {
         let driver = NetworkDriver::new(&arguments).unwrap();
         let list = br#"{"cniVersion":"1.0.0","name":"web","plugins":[{"type":"failing"}]}"#;
         let list = NetworkConfig::parse(list.to_vec()).unwrap();
-        let (network, interface) = (Network::default(), Interface::default());
-        let network_id = "n1".to_owned();
+        let mut call = NetworkCall {
+            network_id: "n1".to_owned(),
+            ..NetworkCall::default()
+        };
         for id in ["e1", "e2", "e3"] {
-            let of = OfEndpoint {
-                network_id: network_id.clone(),
-                endpoint_id: id.to_owned(),
-            };
-            let endpoint = new_endpoint(&network, list.clone(), &of, &interface, Vec::new());
+            call.endpoint_id = id.to_owned();
+            let endpoint = new_endpoint(&Network::default(), list.clone(), &call, Vec::new());
             driver.begin(&endpoint).unwrap();
         }
-        let deleted = driver.delete_network(&OfNetwork { network_id });
+        let deleted = driver.delete_network(&call);
         let refused = deleted.err().unwrap().to_string();
         assert!(refused.starts_with("failing: "), "{refused}");
         assert_eq!(fs::read(deletions).unwrap(), b"\n");
@@ -297,11 +294,12 @@ mod tests {
         };
         let config = br#"{"cniVersion":"1.0.0","name":"web"}"#;
         let config = NetworkConfig::parse(config.to_vec()).unwrap();
-        let of = OfEndpoint {
-            network_id: "n".to_owned(),
+        let call = NetworkCall {
             endpoint_id: "e".to_owned(),
+            interface,
+            ..NetworkCall::default()
         };
-        let endpoint = new_endpoint(&network, config, &of, &interface, Vec::new());
+        let endpoint = new_endpoint(&network, config, &call, Vec::new());
         assert_eq!(
             endpoint.line.addresses,
             [("10.2.0.7/24".to_owned(), "10.2.0.1".to_owned())]

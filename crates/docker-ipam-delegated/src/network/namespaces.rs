@@ -1,7 +1,6 @@
 //! Network namespaces of endpoints, `/run/netns/docker-<endpoint>`: creates and removes them, and
 //! moves an interface to the host's namespace and back, with `ip` (iproute2).
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -10,9 +9,11 @@ use chain::Execution;
 use chain::record::is_namespace;
 use docker_records::records::{IFNAME, PREFIX};
 use ipam::IpNet;
+use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use state_files::remove_file;
 
 /// The namespace of an endpoint, and the name of its interface outside.
 #[derive(Clone, Debug)]
@@ -62,10 +63,7 @@ impl Namespace {
             return ip(execution, &["netns", "delete", &self.name], "");
         }
         // What is left of a namespace: the file on which it was mounted.
-        match fs::remove_file(self.path()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => removed.with_context(|| self.path()),
-        }
+        remove_file(CWD, self.path()).with_context(|| self.path())
     }
 
     /// Moves the interface to the host's namespace, where Docker takes it from.

@@ -5,12 +5,16 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Body of `NetworkDriver.CreateNetwork`.
-#[derive(Debug, Deserialize)]
+/// Body of each call. A call passes only some of the keys.
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(crate) struct CreateNetwork {
+pub(crate) struct NetworkCall {
     #[serde(rename = "NetworkID")]
     pub(crate) network_id: String,
+    #[serde(rename = "EndpointID", default)]
+    pub(crate) endpoint_id: String,
+    #[serde(default)]
+    pub(crate) interface: Interface,
     #[serde(default)]
     pub(crate) options: BTreeMap<String, Value>,
     #[serde(rename = "IPv4Data", default)]
@@ -26,34 +30,6 @@ pub(crate) struct Subnet {
     pub(crate) address_space: String,
     pub(crate) pool: String,
     pub(crate) gateway: String,
-}
-
-/// Body of the calls that name only a network.
-#[derive(Debug, Deserialize)]
-pub(crate) struct OfNetwork {
-    #[serde(rename = "NetworkID")]
-    pub(crate) network_id: String,
-}
-
-/// Body of the calls that name only an endpoint, and a part of the others.
-#[derive(Debug, Deserialize)]
-pub(crate) struct OfEndpoint {
-    #[serde(rename = "NetworkID")]
-    pub(crate) network_id: String,
-    #[serde(rename = "EndpointID")]
-    pub(crate) endpoint_id: String,
-}
-
-/// Body of `NetworkDriver.CreateEndpoint`.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-pub(crate) struct CreateEndpoint {
-    #[serde(flatten)]
-    pub(crate) of: OfEndpoint,
-    #[serde(default)]
-    pub(crate) interface: Interface,
-    #[serde(default)]
-    pub(crate) options: BTreeMap<String, Value>,
 }
 
 /// An interface, in the call and in its answer.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::http::answer::Answer;
 use crate::ipam::conflists;
 use crate::ipam::facts;
-use crate::network::network_bodies::{CreateNetwork, OfNetwork, Subnet};
+use crate::network::network_bodies::{NetworkCall, Subnet};
 use crate::network::network_driver::{Network, NetworkDriver};
 
 /// The option that holds the driver's own options (`netlabel.GenericData`).
@@ -25,7 +25,7 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// There is no such network configuration.
-    pub(crate) fn create_network(&self, request: &CreateNetwork) -> Result<Answer> {
+    pub(crate) fn create_network(&self, request: &NetworkCall) -> Result<Answer> {
         let generic = request.options.get(OPTIONS).and_then(Value::as_object);
         let text =
             |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
@@ -61,7 +61,7 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// An endpoint of the network can't be undone: those behind it are undone with it, later.
-    pub(crate) fn delete_network(&self, request: &OfNetwork) -> Result<Answer> {
+    pub(crate) fn delete_network(&self, request: &NetworkCall) -> Result<Answer> {
         let id = &request.network_id;
         let mut endpoints = self.endpoints()?;
         endpoints.retain(|endpoint| endpoint.line.network == *id);

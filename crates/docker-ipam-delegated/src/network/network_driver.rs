@@ -28,7 +28,6 @@ const SUFFIX: &str = ".json";
 pub(crate) struct NetworkDriver {
     /// The folder of the networks' files.
     folder: StateFolder,
-    path: PathBuf,
     /// The folder of the records of endpoints.
     pub(crate) records: PathBuf,
     pub(crate) conf_dir: PathBuf,
@@ -64,7 +63,6 @@ impl NetworkDriver {
         let folder = StateFolder::create(&path).with_context(|| format!("{}", path.display()))?;
         Ok(Arc::new(Self {
             folder,
-            path,
             records: arguments.state_dir.join(ENDPOINTS),
             conf_dir: arguments.conf_dir.clone(),
             environment: for_plugins(&arguments.cni_path),
@@ -129,9 +127,10 @@ impl NetworkDriver {
 
     /// The IDs of the networks that were created at least this long ago.
     pub(crate) fn networks_of_age(&self, age: Duration) -> Vec<String> {
-        let names = names_in(&self.path).unwrap_or_default().into_iter();
+        let names = names_in(self.folder.path()).unwrap_or_default().into_iter();
         let is_old = |name: &String| {
-            let changed = std::fs::metadata(self.path.join(name)).and_then(|file| file.modified());
+            let changed =
+                std::fs::metadata(self.folder.path_of(name)).and_then(|file| file.modified());
             let since = changed.ok().and_then(|time| time.elapsed().ok());
             since.is_some_and(|since| since >= age)
         };
