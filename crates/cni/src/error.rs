@@ -1,6 +1,6 @@
 //! The error object that a plugin prints on stdout when it fails.
 
-use std::fmt;
+use std::{fmt, mem};
 
 use serde::Serialize;
 
@@ -112,20 +112,19 @@ impl Error {
     ///
     /// That error, if there is one.
     pub fn all_as_one(errors: impl IntoIterator<Item = Self>) -> Result<(), Self> {
-        let mut msgs: Vec<String> = Vec::new();
-        let all = errors.into_iter().fold(None, |all: Option<Self>, error| {
+        let mut errors = errors.into_iter();
+        let Some(mut all) = errors.next() else {
+            return Ok(());
+        };
+        let mut msgs = vec![mem::take(&mut all.msg)];
+        for error in errors {
+            all = all.with_line(&error.details);
             if !msgs.contains(&error.msg) {
-                msgs.push(error.msg.clone());
+                msgs.push(error.msg);
             }
-            Some(match all {
-                None => error,
-                Some(all) => all.with_line(&error.details),
-            })
-        });
-        all.map_or(Ok(()), |mut all| {
-            all.msg = msgs.join("; ");
-            Err(all)
-        })
+        }
+        all.msg = msgs.join("; ");
+        Err(all)
     }
 
     /// Code 4. `msg` must name the variable.

@@ -218,11 +218,7 @@ impl Object {
                 return true;
             }
             let first = new.take();
-            let is_first = first.is_some();
-            if let Some(new) = first {
-                *member = new;
-            }
-            is_first
+            first.map(|new| *member = new).is_some()
         });
         self.members.extend(new);
     }

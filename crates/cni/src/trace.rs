@@ -7,8 +7,6 @@
 use std::ffi::OsString;
 use std::fmt;
 
-use rustix::rand::{GetRandomFlags, getrandom};
-
 use crate::Environment;
 
 /// Name of the environment variable with the caller's trace context, as OpenTelemetry has it.
@@ -63,16 +61,9 @@ impl TraceContext {
 
     /// A new trace, which is not sampled.
     fn new() -> Self {
-        let mut random = [[0; 8]; 3];
-        // Without random numbers, the time makes traces differ.
-        if getrandom(random.as_flattened_mut(), GetRandomFlags::empty()) != Ok(24) {
-            let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-            random.as_flattened_mut()[..16].copy_from_slice(&now.as_nanos().to_be_bytes());
-        }
-        let [first, second, parent] = random.map(u64::from_be_bytes);
         // Neither part may be all zeros.
-        let (first, parent) = (first | 1, parent | 1);
-        Self(format!("00-{first:016x}{second:016x}-{parent:016x}-00"))
+        let (trace, parent) = (fastrand::u128(1..), fastrand::u64(1..));
+        Self(format!("00-{trace:032x}-{parent:016x}-00"))
     }
 
     /// The part that all of a request's calls share: 32 digits.
