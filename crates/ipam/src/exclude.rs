@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use cni::{Error, Object};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use crate::{Interval, parse_subnet};
 
@@ -19,24 +20,20 @@ pub(crate) const KEY: &str = "exclude";
 ///
 /// Code 7 for an entry that is none of these, naming it.
 pub(crate) fn read(path: &str, object: &Object) -> Result<Vec<Interval>, Error> {
-    let Some(raw) = object.field(path, KEY)? else {
-        return Ok(Vec::new());
-    };
-    // There may be thousands: read without a copy of each.
-    let Ok(texts) = serde_json::from_str::<Vec<Text<'_>>>(raw.get()) else {
-        // The error, with the key of the wrong entry.
-        return object.read::<Vec<String>>(path, KEY).map(|_| Vec::new());
-    };
-    let read = |(i, Text(text)): (usize, &Text<'_>)| {
-        text.parse()
-            .map_err(|why: String| Error::config(format!("{path}.{KEY}[{i}]: {text:?} {why}")))
-    };
-    texts.iter().enumerate().map(read).collect()
+    Ok(object.read(path, KEY)?.unwrap_or_default())
 }
 
-/// A text that is borrowed unless it has an escape.
+/// A text that is borrowed unless it has an escape: there may be thousands.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Interval {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Text(text) = Text::deserialize(deserializer)?;
+        let read = text.parse();
+        read.map_err(|why: String| D::Error::custom(format_args!("{text:?} {why}")))
+    }
+}
 
 impl FromStr for Interval {
     /// The reason, to be read after the text.

@@ -159,9 +159,9 @@ fn of_delegates(config: &NetworkConfig) -> Result<BTreeMap<String, Option<String
 
 /// Keys and values of `args.cni.labels` (CNI's `CONVENTIONS.md`).
 fn labels(config: &NetworkConfig) -> Result<Vec<(String, String)>, Error> {
-    let args = config.section("args")?;
-    let cni = args.map_or(Ok(None), |args| args.section("args", "cni"))?;
-    let labels: Option<Vec<Object>> = cni.map_or(Ok(None), |cni| cni.read("args.cni", "labels"))?;
+    let args = config.section("args")?.unwrap_or_default();
+    let cni = args.section("args", "cni")?.unwrap_or_default();
+    let labels: Option<Vec<Object>> = cni.read("args.cni", "labels")?;
     let read = |(i, label): (usize, Object)| {
         let path = format!("args.cni.labels[{i}]");
         Ok((
@@ -173,10 +173,8 @@ fn labels(config: &NetworkConfig) -> Result<Vec<(String, String)>, Error> {
 }
 
 fn annotations(config: &NetworkConfig) -> Result<BTreeMap<String, String>, Error> {
-    let runtime = config.section("runtimeConfig")?;
-    let annotations = runtime.map_or(Ok(None), |runtime| {
-        runtime.read("runtimeConfig", ANNOTATIONS)
-    })?;
+    let runtime = config.section("runtimeConfig")?.unwrap_or_default();
+    let annotations = runtime.read("runtimeConfig", ANNOTATIONS)?;
     Ok(annotations.unwrap_or_default())
 }
 

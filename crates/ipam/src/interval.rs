@@ -53,6 +53,11 @@ impl Interval {
         (self.last - self.first).saturating_add(1)
     }
 
+    /// Number of addresses of several intervals, which don't overlap.
+    pub(crate) fn total<'a>(intervals: impl Iterator<Item = &'a Self>) -> u128 {
+        intervals.fold(0, |sum, interval| sum.saturating_add(interval.size()))
+    }
+
     /// The addresses, in order.
     pub fn iter(self) -> impl Iterator<Item = IpAddr> {
         (self.first..=self.last).map(move |bits| address(self.v4, bits))

@@ -153,9 +153,7 @@ impl Range {
 
     /// Number of addresses that are given without request.
     pub fn capacity(&self) -> u128 {
-        self.given
-            .iter()
-            .fold(0, |sum, part| sum.saturating_add(part.size()))
+        Interval::total(self.given.iter())
     }
 }
 

@@ -114,15 +114,12 @@ impl RangeSet {
 
     /// Number of addresses that are excluded.
     pub fn excluded(&self) -> u128 {
-        let all = self.0.iter().flat_map(Range::excluded);
-        all.fold(0, |sum, part| sum.saturating_add(part.size()))
+        Interval::total(self.0.iter().flat_map(Range::excluded))
     }
 
     /// Number of addresses that are given without request.
     pub fn capacity(&self) -> u128 {
-        self.0
-            .iter()
-            .fold(0, |sum, range| sum.saturating_add(range.capacity()))
+        Interval::total(self.0.iter().flat_map(Range::given))
     }
 }
 

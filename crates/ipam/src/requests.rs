@@ -50,13 +50,12 @@ fn of_args(call: &Call<'_>) -> Result<Option<RequestedAddress>, Error> {
 }
 
 fn of_config(config: &NetworkConfig) -> Result<Vec<RequestedAddress>, Error> {
-    let args = config.section("args")?;
-    let cni = args.map_or(Ok(None), |args| args.section("args", "cni"))?;
-    let runtime = config.section("runtimeConfig")?;
+    let args = config.section("args")?.unwrap_or_default();
+    let cni = args.section("args", "cni")?.unwrap_or_default();
+    let runtime = config.section("runtimeConfig")?.unwrap_or_default();
     let mut requests = Vec::new();
     for (section, path) in [(cni, "args.cni"), (runtime, "runtimeConfig")] {
-        let texts: Option<Vec<String>> =
-            section.map_or(Ok(None), |section| section.read(path, "ips"))?;
+        let texts: Option<Vec<String>> = section.read(path, "ips")?;
         for (i, text) in texts.into_iter().flatten().enumerate() {
             let source = format!("{path}.ips[{i}]");
             let ip = parse_address(&text)
