@@ -5,7 +5,7 @@ mod folder;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use cni::{NetworkConfig, NetworkName, Object, SpecVersion};
+use cni::{Error, NetworkConfig, NetworkName, Object, SpecVersion};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
@@ -54,18 +54,18 @@ impl Conflist {
     ///
     /// The reason why no runtime could use it, naming key and value.
     pub fn parse(file: &Path, content: &[u8]) -> Result<Self, String> {
+        Self::read(file, content).map_err(|error| error.msg)
+    }
+
+    fn read(file: &Path, content: &[u8]) -> Result<Self, Error> {
         let object = object(content)?;
         let is_list = file
             .extension()
             .is_some_and(|extension| extension == "conflist")
             || object.keys().any(|key| key == "plugins") && object.get("type").is_none();
-        let read = if is_list {
-            Reading::OfList
-        } else {
-            Reading::OfPlugin
-        };
-        let name = name(&object, read)?;
-        let (version, unsupported_version) = version(&object, read)?;
+        let missing = || Error::config("name is missing: it must be the network's name");
+        let name: NetworkName = value(&object, is_list, "name")?.ok_or_else(missing)?;
+        let (version, unsupported_version) = version(&object, is_list)?;
         let plugins = if is_list {
             listed(file, &object, &name, version)?
         } else {
@@ -100,20 +100,15 @@ impl PluginEntry {
         object: Object,
         name: &NetworkName,
         version: SpecVersion,
-    ) -> Result<Self, String> {
-        let kind: Option<String> = object
-            .read(path.trim_end_matches('.'), "type")
-            .map_err(|e| e.msg)?;
-        let kind = kind
-            .filter(|kind| !kind.is_empty())
-            .ok_or_else(|| format!("{path}type is missing: it names the plugin's executable"))?;
-        let ipam = object
-            .section(path.trim_end_matches('.'), "ipam")
-            .map_err(|e| e.msg)?;
+    ) -> Result<Self, Error> {
+        let own = path.trim_end_matches('.');
+        let kind: Option<String> = object.read(own, "type")?;
+        let missing = || format!("{path}type is missing: it names the plugin's executable");
+        let kind = kind.filter(|kind| !kind.is_empty());
+        let kind = kind.ok_or_else(|| Error::config(missing()))?;
+        let ipam = object.section(own, "ipam")?;
         let ipam_type = match &ipam {
-            Some(ipam) => ipam
-                .read(&format!("{path}ipam"), "type")
-                .map_err(|e| e.msg)?,
+            Some(ipam) => ipam.read(&format!("{path}ipam"), "type")?,
             None => None,
         };
         let mut request = Object::new();
@@ -127,7 +122,7 @@ impl PluginEntry {
         let request = serde_json::to_vec(&request).expect("an object is JSON");
         Ok(Self {
             kind,
-            request: NetworkConfig::parse(request).map_err(|e| e.msg)?,
+            request: NetworkConfig::parse(request)?,
             object,
             ipam,
             ipam_type,
@@ -174,8 +169,8 @@ fn listed(
     list: &Object,
     name: &NetworkName,
     version: SpecVersion,
-) -> Result<Vec<PluginEntry>, String> {
-    let entries: Option<Vec<Object>> = list.read_exact("", "plugins").map_err(|e| e.msg)?;
+) -> Result<Vec<PluginEntry>, Error> {
+    let entries: Option<Vec<Object>> = list.read_exact("", "plugins")?;
     let mut plugins = Vec::new();
     for (i, entry) in entries.unwrap_or_default().into_iter().enumerate() {
         let path = format!("plugins[{i}].");
@@ -185,7 +180,8 @@ fn listed(
         plugins.extend(beside(file, name, version)?);
     }
     if plugins.is_empty() {
-        return Err("plugins is missing or empty: a network needs a plugin".to_owned());
+        let why = "plugins is missing or empty: a network needs a plugin";
+        return Err(Error::config(why));
     }
     Ok(plugins)
 }
@@ -195,56 +191,44 @@ fn beside(
     file: &Path,
     name: &NetworkName,
     version: SpecVersion,
-) -> Result<Vec<PluginEntry>, String> {
+) -> Result<Vec<PluginEntry>, Error> {
     let folder = file.parent().unwrap_or(Path::new(".")).join(name.as_str());
     let paths = match files_with(&folder, &["conf"]) {
         Err(error) if error.kind() == ErrorKind::NotADirectory => return Ok(Vec::new()),
-        paths => paths.map_err(|error| format!("{}: {error}", folder.display()))?,
+        paths => paths.map_err(|error| Error::io(folder.display(), error))?,
     };
     let read = |path: PathBuf| {
-        let failed = |error: String| format!("{}: {error}", path.display());
-        let content = read(&path).map_err(|e| failed(e.to_string()))?;
+        let content = read(&path).map_err(|error| Error::io(path.display(), error))?;
         let plugin = object(&content);
-        plugin
-            .and_then(|plugin| PluginEntry::parse("", plugin, name, version))
-            .map_err(failed)
+        let entry = plugin.and_then(|plugin| PluginEntry::parse("", plugin, name, version));
+        entry.map_err(|error| Error::io(path.display(), error.msg))
     };
     paths.into_iter().map(read).collect()
 }
 
 /// The object in a file. Go's decoder replaces what isn't UTF-8.
-fn object(content: &[u8]) -> Result<Object, String> {
-    serde_json::from_str(&String::from_utf8_lossy(content)).map_err(|e| e.to_string())
+fn object(content: &[u8]) -> Result<Object, Error> {
+    let read = serde_json::from_str(&String::from_utf8_lossy(content));
+    read.map_err(|error| Error::config(error.to_string()))
 }
 
-/// How libcni reads the keys of a file.
-#[derive(Clone, Copy)]
-enum Reading {
-    /// Those of a list exactly.
-    OfList,
-    /// Those of a plugin as Go's decoder does.
-    OfPlugin,
-}
-
-impl Reading {
-    fn read<T: DeserializeOwned>(self, object: &Object, key: &str) -> Result<Option<T>, String> {
-        let value = match self {
-            Self::OfList => object.read_exact("", key),
-            Self::OfPlugin => object.read("", key),
-        };
-        value.map_err(|error| error.msg)
+/// The value of a key of a file. libcni reads those of a list exactly, and those of a plugin as Go's
+/// decoder does.
+fn value<T: DeserializeOwned>(
+    object: &Object,
+    is_list: bool,
+    key: &str,
+) -> Result<Option<T>, Error> {
+    if is_list {
+        return object.read_exact("", key);
     }
-}
-
-fn name(object: &Object, reading: Reading) -> Result<NetworkName, String> {
-    let name = reading.read(object, "name")?;
-    name.ok_or_else(|| "name is missing: it must be the network's name".to_owned())
+    object.read("", key)
 }
 
 /// The version of the calls, and the version that the file names if we don't support it.
-fn version(object: &Object, reading: Reading) -> Result<(SpecVersion, Option<String>), String> {
-    let one: Option<String> = reading.read(object, "cniVersion")?;
-    let several: Option<Vec<String>> = reading.read(object, "cniVersions")?;
+fn version(object: &Object, is_list: bool) -> Result<(SpecVersion, Option<String>), Error> {
+    let one: Option<String> = value(object, is_list, "cniVersion")?;
+    let several: Option<Vec<String>> = value(object, is_list, "cniVersions")?;
     let all: Vec<String> = several.into_iter().flatten().chain(one).collect();
     let known = all.iter().filter_map(|text| text.parse().ok()).max();
     Ok(match (known, all.first()) {
@@ -257,14 +241,17 @@ fn version(object: &Object, reading: Reading) -> Result<(SpecVersion, Option<Str
 
 /// A key that is a boolean, or the text `"true"` or `"false"`, as libcni accepts it. False if it is
 /// missing.
-fn flag(object: &Object, key: &str) -> Result<bool, String> {
-    let Some(raw) = Reading::OfList.read::<Box<RawValue>>(object, key)? else {
+fn flag(object: &Object, key: &str) -> Result<bool, Error> {
+    let Some(raw) = object.read_exact::<Box<RawValue>>("", key)? else {
         return Ok(false);
     };
-    match raw.get().trim_matches('"').to_ascii_lowercase().as_str() {
+    let raw = raw.get();
+    match raw.trim_matches('"').to_ascii_lowercase().as_str() {
         "true" => Ok(true),
-        "false" | "null" => Ok(false),
-        _ => Err(format!("{key}: {} is neither true nor false", raw.get())),
+        "false" => Ok(false),
+        _ => Err(Error::config(format!(
+            "{key}: {raw} is neither true nor false"
+        ))),
     }
 }
 
