@@ -28,7 +28,7 @@ impl Node {
     /// The errors that were found; an I/O error.
     pub(crate) fn check_new(&self, conflists: &Files, different: &[&Wanted]) -> Result<()> {
         let folder = self.arguments.status_file.with_file_name("new-conflists");
-        remove(&folder).at(&folder)?;
+        remove(&folder)?;
         create_all(&folder).at(&folder)?;
         for (name, text) in conflists {
             fs::write(folder.join(name), text).at(&folder)?;

@@ -5,17 +5,17 @@
 //! ignores a file that is created in it or moved into it (`cni_conf_syncer.go`, 1.6 to 2.3).
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
-use state_files::names_in;
+use state_files::{names_in, remove_file};
 
 use crate::at::At;
-use crate::wanted::{Content, Found, Known, Wanted, classify};
+use crate::wanted::{Content, Found, Known, Wanted, classify, metadata};
 
 /// End of the names of new files, which begin with a dot. Runtimes ignore such names.
 const NEW: &str = ".ipam-installer";
@@ -95,7 +95,6 @@ pub(crate) fn remove_left(folder: &Path) -> Result<()> {
     let names = names_in(folder).unwrap_or_default().into_iter();
     let mut left = names.filter(|name| name.starts_with('.') && name.ends_with(NEW));
     left.try_for_each(|name| remove(&folder.join(name)))
-        .at(folder)
 }
 
 /// The folder in which an uninstallation puts the conflists of a folder aside.
@@ -117,7 +116,7 @@ pub(crate) fn bring_back(conflists: &Path) -> Result<()> {
     for name in names_in(&aside).at(&aside)? {
         let (from, to) = (aside.join(&name), conflists.join(&name));
         match renameat_with(CWD, &from, CWD, &to, RenameFlags::NOREPLACE) {
-            Err(Errno::EXIST) => remove(&from).at(&from)?,
+            Err(Errno::EXIST) => remove(&from)?,
             renamed => renamed.at(&to)?,
         }
     }
@@ -128,17 +127,12 @@ pub(crate) fn bring_back(conflists: &Path) -> Result<()> {
 ///
 /// # Errors
 ///
-/// An I/O error.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    let removed = match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    removed.or_else(|error| match error.kind() {
-        ErrorKind::NotFound => Ok(()),
-        _ => Err(error),
-    })
+/// An I/O error, naming the path.
+pub(crate) fn remove(path: &Path) -> Result<()> {
+    match metadata(path)? {
+        Some(found) if found.is_dir() => fs::remove_dir_all(path).at(path),
+        _ => remove_file(CWD, path).at(path),
+    }
 }
 
 /// Creates a folder and its missing parents, which only root may write to whatever the umask.
@@ -169,7 +163,7 @@ pub(crate) fn remove_own(path: &Path) -> Result<()> {
     match classify(path)? {
         Found::Missing => {}
         Found::Own(..) => {
-            remove(path).at(path)?;
+            remove(path)?;
             eprintln!("removed {shown}");
         }
         Found::Foreign => eprintln!("{shown} stays: ipam-installer has not installed it"),

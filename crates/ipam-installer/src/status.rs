@@ -26,12 +26,9 @@ impl Status {
     ///
     /// An I/O error.
     pub(crate) fn listen(path: &Path) -> Result<Self> {
-        let listen = || {
-            path.parent().map_or(Ok(()), create_all)?;
-            remove(path)?;
-            UnixListener::bind(path)
-        };
-        let listener = listen().at(path)?;
+        path.parent().map_or(Ok(()), create_all).at(path)?;
+        remove(path)?;
+        let listener = UnixListener::bind(path).at(path)?;
         let (status, text) = channel("not ready: it has just started".to_owned());
         thread::spawn(move || {
             for mut probe in listener.incoming().flatten() {

@@ -61,7 +61,7 @@ impl Node {
             fs::rename(path, aside.join(name)).at(path)?;
         }
         self.refuse_if_in_use(&[folder, &aside])?;
-        remove(&aside).at(&aside)?;
+        remove(&aside)?;
         all.iter()
             .for_each(|path| eprintln!("removed {}", path.display()));
         Ok(())
