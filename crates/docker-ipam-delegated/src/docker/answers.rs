@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipam::IpNet;
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 /// A list or map; `null` is an empty one.
@@ -47,7 +48,8 @@ pub(crate) struct Ipam {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(crate) struct IpamConfig {
-    pub(crate) subnet: Subnet,
+    #[serde(deserialize_with = "subnet")]
+    pub(crate) subnet: Option<IpNet>,
     pub(crate) gateway: Address,
     #[serde(rename = "AuxiliaryAddresses", deserialize_with = "or_empty")]
     aux_addresses: BTreeMap<String, Address>,
@@ -86,16 +88,9 @@ pub(crate) struct NetworkSettings {
 
 /// A subnet; `None` for an empty text. Docker shows it as the user gave it, also with host bits or
 /// leading zeros: `10.88.0.1/016`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(try_from = "String")]
-pub(crate) struct Subnet(pub(crate) Option<IpNet>);
-
-impl TryFrom<String> for Subnet {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        value(&text, read_subnet, "subnet").map(Self)
-    }
+fn subnet<'de, D: Deserializer<'de>>(source: D) -> Result<Option<IpNet>, D::Error> {
+    let text = String::deserialize(source)?;
+    value(&text, read_subnet, "subnet").map_err(D::Error::custom)
 }
 
 /// The value of a text; `None` for an empty one.

@@ -100,24 +100,19 @@ impl WholeAnswer {
                 !self.ips.contains(&ip) && !own.any(|own| own == ip)
             }
             Purpose::Subnet => {
-                let is_named = configs.any(|config| config.subnet.0 == Some(subnet));
+                let is_named = configs.any(|config| config.subnet == Some(subnet));
                 !is_of_lost_network && !is_named
             }
             // Docker shows a gateway only if the user has chosen it, or no subnet.
             Purpose::Gateway => {
                 let may_have_it = configs.any(|config| {
-                    config.subnet.0 == Some(subnet)
+                    config.subnet == Some(subnet)
                         && config.gateway.0.is_none_or(|gateway| gateway == ip)
                 });
                 let is_aux = networks.iter().flat_map(Network::ips).any(|own| own == ip);
                 !is_of_lost_network && !may_have_it && !is_aux && !self.ips.contains(&ip)
             }
         }
-    }
-
-    /// True if a network, or a running container, may need this subnet.
-    pub(crate) fn has_subnet(&self, subnet: IpNet) -> bool {
-        !self.has_lost(Purpose::Subnet, subnet, subnet.network())
     }
 
     /// True if no part of the answer names this endpoint.

@@ -152,8 +152,10 @@ impl IpamDriver {
         let subnet = other.pool.subnet;
         match WholeAnswer::ask(&self.arguments.docker_socket, ABOUT_ONE_ADDRESS) {
             // A container that is being started isn't in the answer yet, but its network is.
-            Ok(docker) if !is_earlier && docker.has_subnet(subnet) => false,
-            Ok(docker) => docker.has_lost(other.purpose, subnet, ip),
+            Ok(docker) => {
+                let is_pool_lost = docker.has_lost(Purpose::Subnet, subnet, subnet.network());
+                (is_earlier || is_pool_lost) && docker.has_lost(other.purpose, subnet, ip)
+            }
             Err(error) => {
                 tracing::warn!(%ip, "Docker can't be asked about it: {error:#}");
                 false

@@ -17,15 +17,12 @@ pub(crate) struct DefaultPool {
 
 /// The first subnet of these default pools that overlaps none of `used`.
 pub(crate) fn next_free(pools: &[DefaultPool], v6: bool, used: &[Interval]) -> Option<IpNet> {
-    let mut pools = pools.iter().filter(|pool| pool.is_v6() == v6);
+    let is_of_family = |pool: &&DefaultPool| pool.base.addr().is_ipv6() == v6;
+    let mut pools = pools.iter().filter(is_of_family);
     pools.find_map(|pool| pool.first_free(used))
 }
 
 impl DefaultPool {
-    fn is_v6(&self) -> bool {
-        self.base.addr().is_ipv6()
-    }
-
     /// The first subnet that overlaps none of `used`.
     fn first_free(&self, used: &[Interval]) -> Option<IpNet> {
         let mut rest = Interval::from(self.base);

@@ -41,10 +41,7 @@ impl IpamDriver {
                 let subnet = self.of_selectors(name, &request)?;
                 (request.pool(subnet, None)?, None)
             }
-            (None, None) => {
-                let (pool, claim) = self.claimed(&request)?;
-                (pool, Some(claim))
-            }
+            (None, None) => self.claimed(&request)?,
         };
         if claim.is_none() {
             self.chain_of(&pool)?;
@@ -65,7 +62,7 @@ impl IpamDriver {
     }
 
     /// The next free default pool, claimed by a reservation of its network address.
-    fn claimed(&self, request: &PoolRequest) -> Result<(Pool, Arc<Allocation>)> {
+    fn claimed(&self, request: &PoolRequest) -> Result<(Pool, Option<Arc<Allocation>>)> {
         for _ in 0..MOST_CLAIMS {
             let subnet = self.next_default_pool(request.v6)?;
             let pool = request.pool(subnet, None)?;
@@ -74,7 +71,7 @@ impl IpamDriver {
             let claim = self.new_allocation(&pool, &chain.network, Purpose::Subnet, true, None);
             if let Err((earlier, phase)) = self.allocations.begin(&claim, ip) {
                 if phase == Phase::Left && self.allocations.renew(&earlier.id) {
-                    return Ok((pool, earlier));
+                    return Ok((pool, Some(earlier)));
                 }
                 continue;
             }
@@ -85,7 +82,7 @@ impl IpamDriver {
                 continue;
             }
             self.allocations.given(&claim.id, ip);
-            return Ok((pool, claim));
+            return Ok((pool, Some(claim)));
         }
         bail!("no default pool can be claimed; see the daemon's log")
     }

@@ -23,7 +23,7 @@ const PORT_MAPPINGS: &str = "portMappings";
 ///
 /// The list's capabilities are wrong.
 pub(crate) fn publishes_ports(list: &NetworkConfig) -> Result<bool> {
-    for plugin in plugins(list)? {
+    for (_, plugin) in plugins(list)? {
         let capabilities = plugin.section("", "capabilities")?.unwrap_or_default();
         if capabilities.read_exact("capabilities", PORT_MAPPINGS)? == Some(true) {
             return Ok(true);
@@ -40,7 +40,7 @@ pub(crate) fn publishes_ports(list: &NetworkConfig) -> Result<bool> {
 /// The first missing plugin, or the delegate with leases.
 pub(crate) fn find_all(list: &NetworkConfig, environment: &Environment) -> Result<()> {
     let search_path = SearchPath::from_environment(environment)?;
-    for plugin in plugins(list)? {
+    for (name, plugin) in plugins(list)? {
         let ipam: Object = plugin.read("", "ipam")?.unwrap_or_default();
         let delegates: Vec<String> = ipam.read("ipam", "delegates")?.unwrap_or_default();
         ensure!(
@@ -48,8 +48,6 @@ pub(crate) fn find_all(list: &NetworkConfig, environment: &Environment) -> Resul
             "ipam.delegates has {LEASES}: Docker moves the interface to another namespace, where its \
              lease would not be renewed"
         );
-    }
-    for name in names(list)? {
         let found = search_path.find(&name);
         found.map_err(|failure| failure.to_error()).context(name)?;
     }
@@ -63,16 +61,11 @@ pub(crate) fn find_all(list: &NetworkConfig, environment: &Environment) -> Resul
 /// The failed plugin's, with its name.
 pub(crate) fn add(execution: &Execution<'_>, endpoint: &Endpoint) -> Result<Vec<Box<RawValue>>> {
     let mut results: Vec<Box<RawValue>> = Vec::new();
-    for plugin in plugins(&endpoint.config)? {
+    for (name, plugin) in plugins(&endpoint.config)? {
         let config = config(&plugin, endpoint, results.last().map(|last| &**last))?;
-        let result = call(execution, Command::Add, &plugin, &config, endpoint)?;
-        let name = name(&plugin)?;
+        let result = call(execution, Command::Add, &name, &config, endpoint)?;
         results.push(result.with_context(|| format!("{name}: succeeded, but printed no result"))?);
     }
-    ensure!(
-        !results.is_empty(),
-        "the network configuration lists no plugin"
-    );
     Ok(results)
 }
 
@@ -83,9 +76,9 @@ pub(crate) fn add(execution: &Execution<'_>, endpoint: &Endpoint) -> Result<Vec<
 /// Those of all failed plugins.
 pub(crate) fn del(execution: &Execution<'_>, endpoint: &Endpoint) -> Result<()> {
     let mut failed = Vec::new();
-    for plugin in plugins(&endpoint.config)?.iter().rev() {
+    for (name, plugin) in plugins(&endpoint.config)?.iter().rev() {
         let config = config(plugin, endpoint, endpoint.result.as_deref())?;
-        if let Err(error) = call(execution, Command::Del, plugin, &config, endpoint) {
+        if let Err(error) = call(execution, Command::Del, name, &config, endpoint) {
             failed.push(message(&error));
         }
     }
@@ -96,7 +89,7 @@ pub(crate) fn del(execution: &Execution<'_>, endpoint: &Endpoint) -> Result<()> 
 fn call(
     execution: &Execution<'_>,
     command: Command,
-    plugin: &Object,
+    name: &DelegateName,
     config: &Object,
     endpoint: &Endpoint,
 ) -> Result<Option<Box<RawValue>>> {
@@ -114,7 +107,7 @@ fn call(
         ..*execution
     };
     let config = parse(config)?;
-    let output = execution.plugin(command, &name(plugin)?, &config, &DelegateLog)?;
+    let output = execution.plugin(command, name, &config, &DelegateLog)?;
     Ok(output.map(|output| output.json().to_owned()))
 }
 
@@ -124,17 +117,19 @@ fn call(
 ///
 /// A plugin has no name.
 pub(crate) fn names(list: &NetworkConfig) -> Result<Vec<DelegateName>> {
-    plugins(list)?.iter().map(name).collect()
+    let plugins = plugins(list)?.into_iter();
+    Ok(plugins.map(|(name, _)| name).collect())
 }
 
-/// The plugin's executable.
-fn name(plugin: &Object) -> Result<DelegateName> {
-    let kind: String = plugin.read("", "type")?.unwrap_or_default();
-    kind.parse().with_context(|| format!("type {kind:?}"))
-}
-
-fn plugins(list: &NetworkConfig) -> Result<Vec<Object>> {
-    Ok(list.read("plugins")?.unwrap_or_default())
+/// The plugins, each with the name of its executable.
+fn plugins(list: &NetworkConfig) -> Result<Vec<(DelegateName, Object)>> {
+    let plugins: Option<Vec<Object>> = list.read("plugins")?;
+    let named = |plugin: Object| {
+        let kind: String = plugin.read("", "type")?.unwrap_or_default();
+        let name = kind.parse().with_context(|| format!("type {kind:?}"))?;
+        Ok((name, plugin))
+    };
+    plugins.into_iter().flatten().map(named).collect()
 }
 
 /// The configuration of one plugin in one call.
