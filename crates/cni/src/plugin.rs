@@ -28,8 +28,7 @@ pub trait Plugin: Sync {
     /// # Errors
     ///
     /// The reason why something could not be released.
-    fn del(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        let _ = (attachment, call);
+    fn del(&self, _: &Attachment, _: &Call<'_>) -> Result<Reply, Error> {
         Ok(Reply::Nothing)
     }
 
@@ -38,8 +37,7 @@ pub trait Plugin: Sync {
     /// # Errors
     ///
     /// What differs, or is missing.
-    fn check(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        let _ = (attachment, call);
+    fn check(&self, _: &Attachment, _: &Call<'_>) -> Result<Reply, Error> {
         Ok(Reply::Nothing)
     }
 
@@ -48,8 +46,7 @@ pub trait Plugin: Sync {
     /// # Errors
     ///
     /// The reason why something could not be released, after everything else has been.
-    fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        let _ = call;
+    fn gc(&self, _: &Call<'_>) -> Result<Reply, Error> {
         Ok(Reply::Nothing)
     }
 
@@ -58,15 +55,13 @@ pub trait Plugin: Sync {
     /// # Errors
     ///
     /// Code 50 or 51, with the reason why it wouldn't.
-    fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        let _ = call;
+    fn status(&self, _: &Call<'_>) -> Result<Reply, Error> {
         Ok(Reply::Nothing)
     }
 
     /// True if SIGTERM and SIGINT cancel this command ([`Call::cancellation`]) instead
     /// of ending the process.
-    fn handles_signals(&self, command: Command) -> bool {
-        let _ = command;
+    fn handles_signals(&self, _: Command) -> bool {
         false
     }
 }

@@ -127,7 +127,12 @@ impl Node {
         let mut different = different(wanted, &mut self.known)?;
         // The check reads staged catalogues, and copies of the conflists.
         stage(&different, |wanted| !wanted.is_conflist())?;
-        let checked = self.check_changed(&config, &different);
+        let is_changed = different.iter().any(|wanted| wanted.is_of_config_map());
+        let checked = if is_changed || !config.removed.is_empty() {
+            self.check_new(&config.conflists, &different)
+        } else {
+            Ok(())
+        };
         if checked.is_err() {
             different.retain(|wanted| !wanted.is_of_config_map());
             config.removed.clear();
@@ -148,15 +153,6 @@ impl Node {
             Some(first) if stays => self.check_taken(first).context("network"),
             _ => Ok(()),
         }
-    }
-
-    /// Checks new catalogues and conflists, unless none of them changes.
-    fn check_changed(&self, config: &Config, different: &[&Wanted]) -> Result<()> {
-        let is_changed = different.iter().any(|wanted| wanted.is_of_config_map());
-        if is_changed || !config.removed.is_empty() {
-            self.check_new(&config.conflists, different)?;
-        }
-        Ok(())
     }
 }
 

@@ -54,16 +54,16 @@ impl RangeSet {
         };
         let mut candidates = self.rotation(Some(first));
         // The rotation ends with the address that it begins after.
-        let last = candidates.pop();
-        let rest = last.and_then(|last| {
-            let addresses = Interval::new(last.addresses.first(), predecessor(first))?;
+        let Some(last) = candidates.pop() else {
+            return Vec::new();
+        };
+        let part = |start, end| {
+            let addresses = Interval::new(start, end)?;
             Some(Candidate { addresses, ..last })
-        });
-        let begin = last.and_then(|last| {
-            let addresses = Interval::new(first, first)?;
-            Some(Candidate { addresses, ..last })
-        });
-        begin.into_iter().chain(candidates).chain(rest).collect()
+        };
+        let begin = part(first, first).into_iter();
+        let rest = part(last.addresses.first(), predecessor(first));
+        begin.chain(candidates).chain(rest).collect()
     }
 
     /// The address at which the search for a sticky key begins; `None` if the set gives none.

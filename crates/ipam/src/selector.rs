@@ -44,10 +44,6 @@ impl<T: Selector> SelectorPlugin<T> {
         let pools = self.0.pools(call)?;
         Pools::append(&call.config, pools).map(Reply::Result)
     }
-
-    fn select_if_possible(&self, call: &Call<'_>) -> Reply {
-        pools_or_nothing(self.select(call))
-    }
 }
 
 /// The reply of a selector to another command than ADD: nothing if it can't choose pools, which is
@@ -69,20 +65,20 @@ impl<T: Selector> Plugin for SelectorPlugin<T> {
     }
 
     fn del(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        Ok(self.select_if_possible(call))
+        Ok(pools_or_nothing(self.select(call)))
     }
 
     fn check(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        Ok(self.select_if_possible(call))
+        Ok(pools_or_nothing(self.select(call)))
     }
 
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        Ok(self.select_if_possible(call))
+        Ok(pools_or_nothing(self.select(call)))
     }
 
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
         self.0.status(call)?;
-        Ok(self.select_if_possible(call))
+        Ok(pools_or_nothing(self.select(call)))
     }
 }
 
