@@ -85,19 +85,12 @@ impl IpamResult {
             .map(|(i, entry)| IpConfig::read(&format!("{path}.ips[{i}]"), entry))
             .collect::<Result<_, _>>()?;
         let dns = object.section(path, "dns")?.unwrap_or_default();
-        let mut result = Self {
+        Ok(Self {
             ips,
             routes: object.read(path, "routes")?.unwrap_or_default(),
             dns: Dns::read(&format!("{path}.dns"), dns)?,
             object,
-        };
-        // A result of 1.0.0 need not have them all; ours always do.
-        for key in OWN_KEYS {
-            if result.object.get(key).is_none() {
-                result.object.set(key, &());
-            }
-        }
-        Ok(result)
+        })
     }
 
     /// A key other than `ips`, `routes` and `dns`.

@@ -4,7 +4,6 @@
 //! runtime, a main plugin, our plugins and their delegates for one request carry the
 //! same trace ID.
 
-use std::ffi::OsString;
 use std::fmt;
 
 use crate::Environment;
@@ -70,14 +69,10 @@ impl TraceContext {
     pub fn trace_id(&self) -> &str {
         &self.0[3..35]
     }
-
-    /// The value of `TRACEPARENT`.
-    pub fn to_variable(&self) -> OsString {
-        self.0.clone().into()
-    }
 }
 
 impl fmt::Display for TraceContext {
+    /// The value of `TRACEPARENT`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

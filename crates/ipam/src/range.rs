@@ -130,25 +130,17 @@ impl Range {
 
     /// True if the address is given without request.
     pub fn gives(&self, ip: IpAddr) -> bool {
-        self.given.get(self.part_of(ip)).is_some()
+        let at = self.given.partition_point(|part| part.last() < ip);
+        self.given.get(at).is_some_and(|part| part.contains(ip))
     }
 
     /// Gives the address no more: it is another range's gateway.
     pub(crate) fn keep_free(&mut self, gateway: IpAddr) {
-        let at = self.part_of(gateway);
-        if let Some(part) = self.given.get(at) {
-            let left = part.without(Interval::new(gateway, gateway).as_slice());
-            self.given.splice(at..=at, left);
-        }
-    }
-
-    /// The index of the given part that contains the address; behind the last one if none does.
-    fn part_of(&self, ip: IpAddr) -> usize {
-        let at = self.given.partition_point(|part| part.last() < ip);
-        match self.given.get(at) {
-            Some(part) if part.contains(ip) => at,
-            _ => self.given.len(),
-        }
+        let gateway = Interval::new(gateway, gateway);
+        let parts = self.given.iter();
+        self.given = parts
+            .flat_map(|part| part.without(gateway.as_slice()))
+            .collect();
     }
 
     /// Number of addresses that are given without request.

@@ -79,17 +79,9 @@ pub fn first_free<'a>(
     taken: &mut [IpAddr],
 ) -> Option<(IpAddr, &'a Range)> {
     taken.sort_unstable();
+    let is_free = |ip: &IpAddr| taken.binary_search(ip).is_err();
     candidates.iter().find_map(|candidate| {
         let Candidate { addresses, range } = *candidate;
-        let from = taken.partition_point(|ip| *ip < addresses.first());
-        let mut taken = taken[from..].iter().peekable();
-        let is_free = |ip: &IpAddr| {
-            let mut is_taken = false;
-            while taken.next_if_eq(&ip).is_some() {
-                is_taken = true;
-            }
-            !is_taken
-        };
         Some((addresses.iter().find(is_free)?, range))
     })
 }

@@ -46,7 +46,7 @@ pub fn main(plugin: &dyn Plugin) -> ExitCode {
 
     // If a trace is created here, the rollback below must have the same one.
     let trace = TraceContext::of_call(&variables);
-    let environment = variables.with(TRACEPARENT, trace.to_variable());
+    let environment = variables.with(TRACEPARENT, trace.to_string());
     let signals = Signals::default();
     let print = |bytes: &[u8]| print(bytes, &signals);
     // One read is enough for most configurations.

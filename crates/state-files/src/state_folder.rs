@@ -11,10 +11,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, openat, readlinkat, renameat, renameat_with, statat,
-    symlinkat,
-};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, readlinkat, renameat, statat, symlinkat};
 use rustix::io::Errno;
 
 use crate::ownership::must_be_ours;
@@ -164,8 +161,9 @@ impl StateFolder {
         self.remove(&unfinished)?;
         let create = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let mut file = self.open_file(&unfinished, create)?;
+        let folder = &self.folder;
         file.write_all(content)
-            .and_then(|()| self.put_in_place(&unfinished, name))
+            .and_then(|()| Ok(renameat(folder, &unfinished, folder, name)?))
             .inspect_err(|_| {
                 let _ = self.remove(&unfinished);
             })
@@ -217,24 +215,6 @@ impl StateFolder {
             // Another caller makes the same link.
             Err(Errno::EXIST | Errno::NOENT) => Ok(()),
             linked => Ok(linked?),
-        }
-    }
-
-    /// Renames `new` to `name`.
-    ///
-    /// A plain rename onto an existing file makes ext4 write the data to the disk immediately
-    /// (mount(8), `auto_da_alloc`), which costs more than the rest of a call. So the two files
-    /// exchange their names, and the old one is removed.
-    fn put_in_place(&self, new: &str, name: &str) -> io::Result<()> {
-        let folder = &self.folder;
-        match renameat_with(folder, new, folder, name, RenameFlags::EXCHANGE) {
-            Ok(()) => self.remove(new).or_else(|error| {
-                // The old file is a folder, which can't be removed: the names are exchanged back.
-                renameat_with(folder, new, folder, name, RenameFlags::EXCHANGE)?;
-                Err(error)
-            }),
-            // There is no old file, or the file system can't exchange.
-            Err(_) => Ok(renameat(folder, new, folder, name)?),
         }
     }
 }
