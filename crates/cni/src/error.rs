@@ -2,9 +2,7 @@
 
 use std::{fmt, mem};
 
-use serde::Serialize;
-
-use crate::SpecVersion;
+use crate::{Object, SpecVersion};
 
 /// A CNI error, for a program (`code`) and for a person (`msg`, `details`).
 ///
@@ -144,22 +142,14 @@ impl Error {
 
     /// The object as it is printed, in one line.
     pub fn to_json(&self, version: SpecVersion) -> Vec<u8> {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Printed<'a> {
-            cni_version: &'a str,
-            code: u64,
-            msg: &'a str,
-            #[serde(skip_serializing_if = "str::is_empty")]
-            details: &'a str,
+        let mut object = Object::new();
+        object.set("cniVersion", version.as_str());
+        object.set("code", &self.code);
+        object.set("msg", &self.msg);
+        if !self.details.is_empty() {
+            object.set("details", &self.details);
         }
-        let mut json = serde_json::to_vec(&Printed {
-            cni_version: version.as_str(),
-            code: self.code,
-            msg: &self.msg,
-            details: &self.details,
-        })
-        .expect("numbers and strings are JSON");
+        let mut json = serde_json::to_vec(&object).expect("an object is JSON");
         json.push(b'\n');
         json
     }

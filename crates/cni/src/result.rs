@@ -47,15 +47,11 @@ const OWN_KEYS: [&str; 4] = ["cniVersion", "ips", "routes", "dns"];
 impl Default for IpamResult {
     /// No addresses, no routes, no DNS.
     fn default() -> Self {
-        let mut object = Object::new();
-        for key in OWN_KEYS {
-            object.set(key, &());
-        }
         Self {
             ips: Vec::new(),
             routes: Vec::new(),
             dns: Dns::default(),
-            object,
+            object: with_own_keys(Object::new()),
         }
     }
 }
@@ -89,7 +85,7 @@ impl IpamResult {
             ips,
             routes: object.read(path, "routes")?.unwrap_or_default(),
             dns: Dns::read(&format!("{path}.dns"), dns)?,
-            object,
+            object: with_own_keys(object),
         })
     }
 
@@ -130,6 +126,17 @@ impl IpamResult {
         object.set("dns", &self.dns.to_object());
         to_raw_value(&object).expect("an object is JSON")
     }
+}
+
+/// The object with all [`OWN_KEYS`], those that it lacks at its end. A result of 1.0.0 need not have
+/// them all; ours always do.
+fn with_own_keys(mut object: Object) -> Object {
+    for key in OWN_KEYS {
+        if object.get(key).is_none() {
+            object.set(key, &());
+        }
+    }
+    object
 }
 
 /// One entry of a result's `ips`: an address on its subnet, and the entry's other

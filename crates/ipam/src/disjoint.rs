@@ -21,16 +21,12 @@ impl Disjoint {
     /// The lowest owner of the intervals that the set overlaps with; nothing is added.
     pub fn add(&mut self, set: &RangeSet, owner: usize) -> Result<(), usize> {
         let intervals = || set.ranges().iter().map(|range| range.addresses());
-        match intervals()
-            .filter_map(|interval| self.overlapping(interval))
-            .min()
-        {
-            Some(earlier) => Err(earlier),
-            None => {
-                intervals().for_each(|interval| self.insert(interval, owner));
-                Ok(())
-            }
+        let overlapping = intervals().filter_map(|interval| self.overlapping(interval));
+        if let Some(earlier) = overlapping.min() {
+            return Err(earlier);
         }
+        intervals().for_each(|interval| self.insert(interval, owner));
+        Ok(())
     }
 
     /// The owner of the interval that the address is in.

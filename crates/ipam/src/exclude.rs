@@ -61,8 +61,7 @@ impl FromStr for Interval {
                     subnet.trunc()
                 ));
             }
-            let (first, last) = (subnet.network(), subnet.broadcast());
-            return Ok(Interval::new(first, last).expect("a subnet ends after its start"));
+            return Ok(subnet.into());
         }
         Err("is no address, no subnet and no interval of addresses".to_owned())
     }

@@ -181,11 +181,8 @@ fn annotations(config: &NetworkConfig) -> Result<BTreeMap<String, String>, Error
 /// Facts by name, without a call.
 impl<'a> FromIterator<(&'a str, &'a str)> for Facts {
     fn from_iter<T: IntoIterator<Item = (&'a str, &'a str)>>(facts: T) -> Self {
-        let mut all = Self::default();
-        facts
-            .into_iter()
-            .for_each(|(name, fact)| all.insert(name, fact));
-        all
+        let owned = |(name, fact): (&str, &str)| (name.to_owned(), fact.to_owned());
+        Self(facts.into_iter().map(owned).collect())
     }
 }
 

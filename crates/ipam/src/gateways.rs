@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use cni::{Error, NetworkConfig};
 
 use crate::disjoint::Disjoint;
-use crate::{IpNet, NO_GATEWAY, Pool, RangeSet};
+use crate::{IpNet, NO_GATEWAY, Pool, Range, RangeSet};
 
 /// The keys of a main plugin (`bridge`) that takes an address of the subnet as the gateway.
 const TAKES_GATEWAY: [&str; 2] = ["isGateway", "isDefaultGateway"];
@@ -53,11 +53,8 @@ pub fn refuse_missing_gateway(
     ranges: &RangeSet,
     config: &NetworkConfig,
 ) -> Result<(), Error> {
-    if ranges
-        .ranges()
-        .iter()
-        .all(|range| range.gateway().is_some())
-    {
+    let has_gateway = |range: &Range| range.gateway().is_some();
+    if ranges.ranges().iter().all(has_gateway) {
         return Ok(());
     }
     for key in TAKES_GATEWAY {

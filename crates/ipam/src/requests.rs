@@ -34,19 +34,14 @@ pub fn requests(call: &Call<'_>) -> Result<Vec<RequestedAddress>, Error> {
 }
 
 fn of_args(call: &Call<'_>) -> Result<Option<RequestedAddress>, Error> {
-    call.args()?
-        .get("IP")
-        .filter(|text| !text.is_empty())
-        .map(|text| match parse_address(text) {
-            Some(ip) => Ok(RequestedAddress {
-                ip,
-                source: "IP of CNI_ARGS".to_owned(),
-            }),
-            None => Err(Error::environment(format!(
-                "CNI_ARGS: IP={text:?} is no IP address"
-            ))),
-        })
-        .transpose()
+    let args = call.args()?;
+    let Some(text) = args.get("IP").filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let wrong = || Error::environment(format!("CNI_ARGS: IP={text:?} is no IP address"));
+    let ip = parse_address(text).ok_or_else(wrong)?;
+    let source = "IP of CNI_ARGS".to_owned();
+    Ok(Some(RequestedAddress { ip, source }))
 }
 
 fn of_config(config: &NetworkConfig) -> Result<Vec<RequestedAddress>, Error> {

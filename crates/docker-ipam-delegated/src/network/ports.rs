@@ -64,13 +64,10 @@ pub(crate) fn refuse_published(ports: &[PortMapping], others: &[Endpoint]) -> Re
 fn is_same(one: &PortMapping, other: &PortMapping) -> bool {
     let address = |mapping: &PortMapping| mapping.host_ip.parse::<IpAddr>().ok();
     // Without an address, a port is published on all; with the unspecified one, on all of its family.
-    let is_shared = match (address(one), address(other)) {
-        (Some(one), Some(other)) if one.is_ipv4() == other.is_ipv4() => {
-            one == other || one.is_unspecified() || other.is_unspecified()
-        }
-        (Some(_), Some(_)) => false,
-        _ => true,
-    };
+    let is_shared = address(one).zip(address(other)).is_none_or(|(one, other)| {
+        let is_all = one.is_unspecified() || other.is_unspecified();
+        one == other || is_all && one.is_ipv4() == other.is_ipv4()
+    });
     (one.host_port, &one.protocol) == (other.host_port, &other.protocol) && is_shared
 }
 
