@@ -109,7 +109,7 @@ impl Node {
         let mut found = Vec::new();
         for record in newest.into_values() {
             match self.network_of(record) {
-                Ok(network) => found.extend(network),
+                Ok(network) => found.push(network),
                 Err(reason) => problems.push(Problem::new(&record.file, reason)),
             }
         }
@@ -123,22 +123,15 @@ impl Node {
             .filter_map(|record| Some((record.usable()?.raw_config().get(), record)));
         let once: BTreeMap<&str, &Arc<ListedRecord>> = with_config.collect();
         let read = once.into_values().map(|record| self.network_of(record));
-        let networks = read.filter_map(Result::ok).flatten();
-        let with_files = networks.filter(Network::keeps_files);
+        let with_files = read.flatten().filter(Network::keeps_files);
         with_files.map(|network| network.data_dir).collect()
     }
 
-    /// The network of a record, as its ADD was configured.
-    fn network_of(&self, record: &ListedRecord) -> Result<Option<Network>, String> {
+    /// The network of a chain's record, as its ADD was configured.
+    fn network_of(&self, record: &ListedRecord) -> Result<Network, String> {
         let content = record.content.as_ref().map_err(Clone::clone)?;
-        if content.is_undone_by_caller {
-            // Docker's endpoint: the configuration is a list.
-            let list = content.raw_config().get();
-            let conflist = Conflist::parse(&record.file, list.as_bytes())?;
-            return Network::of(&conflist, &self.environment);
-        }
         let config = content.config().map_err(|error| error.msg)?;
         let plugin = PluginEntry::of_request(config);
-        Network::of_plugin(&record.file, &plugin, &self.environment).map(Some)
+        Network::of_plugin(&record.file, &plugin, &self.environment)
     }
 }

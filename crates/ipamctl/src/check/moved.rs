@@ -105,9 +105,6 @@ impl Check<'_> {
         let is_elsewhere = |record: &&ListedRecord| {
             record.network == network.name
                 && real(record.state_dir()) != state_dir
-                && !record
-                    .usable()
-                    .is_some_and(|content| content.is_undone_by_caller)
                 && !has_ended(record)
         };
         let records = self.inventory.records.iter().map(|record| &**record);
