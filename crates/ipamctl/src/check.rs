@@ -15,9 +15,7 @@ pub(crate) mod findings;
 mod folders;
 mod moved;
 mod overlaps;
-mod renewer;
 mod settings;
-mod shared_folders;
 #[cfg(test)]
 mod tests;
 mod unusual;
@@ -66,10 +64,8 @@ pub(crate) fn findings(
             check.folders(network);
             check.unread_keys(network);
             check.shared_owners(network);
-        }
-        check.addresses();
-        check.overlaps(&overlaps);
-        if let Some(network) = &one.network {
+            check.addresses();
+            check.overlaps(&overlaps);
             check.status(network);
             check.moved(network);
         }

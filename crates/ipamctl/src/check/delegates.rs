@@ -1,10 +1,12 @@
-//! Checks plugins and delegates: installed, new enough, in an order that yields an address.
+//! Checks plugins and delegates: installed, new enough, in an order that yields an address, with the
+//! daemon that one needs.
 
 use chain::{Chain, Plugins, SearchPath};
 use cni::DelegateName;
 
 use crate::check::conflist_check::Check;
 use crate::check::findings::{Severity, key_of};
+use crate::leases::{DHCP, RENEWER, renewer_runs};
 use crate::network::{ALLOCATOR, CHAIN, Network};
 
 impl Check<'_> {
@@ -105,6 +107,15 @@ impl Check<'_> {
                 let unused = format!("no selector behind {name} uses its facts");
                 self.warning(&key, unused, format!("{name} before the selectors"));
             }
+        }
+    }
+
+    /// A network with leases of DHCP needs the daemon that renews them.
+    pub(super) fn renewer(&mut self, network: &Network) {
+        if !self.no_exec && network.has_delegate(DHCP) && !renewer_runs() {
+            let needed = format!("{DHCP} needs {RENEWER}, and no process of it is visible here");
+            let instead = format!("the unit {RENEWER}.service, or its container on Kubernetes");
+            self.warning("ipam.delegates", needed + ": each lease ends once", instead);
         }
     }
 }
