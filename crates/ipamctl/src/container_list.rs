@@ -94,12 +94,8 @@ impl ContainerList {
 
 /// True if the last twelve characters are hexadecimal digits, as in a generated ID.
 fn ends_in_digits(id: &str) -> bool {
-    id.len() >= 12
-        && id
-            .bytes()
-            .rev()
-            .take(12)
-            .all(|byte| byte.is_ascii_hexdigit())
+    let digits = id.bytes().rev().take_while(u8::is_ascii_hexdigit);
+    digits.count() >= 12
 }
 
 fn parse(text: &str) -> Result<HashSet<String>> {
