@@ -1,7 +1,6 @@
 //! The pools of networks: those of their configurations, and those of a cluster.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fmt;
 use std::iter;
 use std::path::PathBuf;
@@ -112,18 +111,16 @@ impl KnownPools {
 
     /// Adds a pool, or its networks to the same pool.
     pub(crate) fn add(&mut self, new: PlacedPool) {
-        match self.known.entry(new.key()) {
-            Entry::Occupied(at) => {
-                let known = &mut self.all[*at.get()];
-                for network in new.networks {
-                    if !known.networks.contains(&network) {
-                        known.networks.push(network);
-                    }
-                }
-            }
-            Entry::Vacant(place) => {
-                place.insert(self.all.len());
-                self.all.push(new);
+        let next = self.all.len();
+        let at = *self.known.entry(new.key()).or_insert(next);
+        if at == next {
+            self.all.push(new);
+            return;
+        }
+        let networks = &mut self.all[at].networks;
+        for network in new.networks {
+            if !networks.contains(&network) {
+                networks.push(network);
             }
         }
     }
