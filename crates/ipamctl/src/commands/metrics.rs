@@ -94,10 +94,8 @@ fn leases(inventory: &Inventory, registry: &Registry) -> Result<()> {
     for record in &inventory.records {
         let content = record.usable();
         let lost = content.and_then(|content| lost(content, &record.attachment).ok());
-        if let Some(lost) = lost.filter(|lost| !lost.is_empty()) {
-            let network = record.network.as_str();
-            let counted = counts.with_label_values(&[network]);
-            counted.add(f64::from(u32::try_from(lost.len())?));
+        for _ in lost.into_iter().flatten() {
+            counts.with_label_values(&[record.network.as_str()]).inc();
         }
     }
     Ok(())
