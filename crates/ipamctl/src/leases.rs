@@ -25,19 +25,12 @@ pub(crate) fn leases_of(record: &AttachmentRecord) -> Vec<Lease> {
 
 /// A lease for people.
 pub(crate) fn described(lease: &Lease) -> String {
-    let Lease {
-        address,
-        server,
-        client,
-        start,
-        ..
-    } = lease;
-    let client = &client.client_id;
+    let (address, server, client) = (lease.address, &lease.server, &lease.client.client_id);
     let lasts = match lease.seconds {
         FOREVER => "without an end".to_owned(),
         seconds => format!("for {}", rounded(Duration::from_secs(seconds.into()))),
     };
-    let start = humantime::parse_rfc3339(start);
+    let start = humantime::parse_rfc3339(&lease.start);
     let start = start.map_or_else(|_| "?".to_owned(), |start| ago(start, SystemTime::now()));
     format!("{address} by {server}, client {client}, given {start} {lasts}")
 }

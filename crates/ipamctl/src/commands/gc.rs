@@ -40,8 +40,8 @@ pub(crate) fn run(arguments: &GcArguments, context: &Context<'_>) -> Result<bool
     let judgements = state_files::in_threads(&all, |attachment| judge.judge(attachment));
     for (attachment, judgement) in all.iter().zip(judgements) {
         let network = attachment.network;
-        let mut wanted = arguments.network.iter();
-        let is_wanted = wanted.len() == 0 || wanted.any(|name| name == network);
+        let wanted = &arguments.network;
+        let is_wanted = wanted.is_empty() || wanted.iter().any(|name| name == network);
         if !is_wanted || !judge.is_collected(&judgement) {
             continue;
         }

@@ -37,12 +37,10 @@ pub(crate) fn run(arguments: &ImportArguments, context: &Context<'_>) -> Result<
 /// Refuses another space than that of the addresses that the pool has given: they would be free there.
 /// The definition may have been deleted meanwhile, so the addresses say it.
 fn keep_space(store: &mut dyn Inventory, name: &str, space: Option<&NetworkName>) -> Result<()> {
-    let of_pool = |held: &Held| {
-        held.holder
-            .as_ref()
-            .is_some_and(|holder| holder.pool == name)
+    let is_other = |held: &Held| {
+        let mut holder = held.holder.iter();
+        holder.any(|holder| holder.pool == name) && held.key.space.as_ref() != space
     };
-    let is_other = |held: &Held| of_pool(held) && held.key.space.as_ref() != space;
     if let Some(Held { key, .. }) = addresses(store, is_other)?.first() {
         bail!(
             "pool {name}: {key} is reserved. The space of a pool never changes while it has addresses: \
