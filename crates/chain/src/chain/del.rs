@@ -33,8 +33,8 @@ impl Chain<'_> {
     pub fn del(&self, attachment: &Attachment) -> Result<(), Error> {
         let found = lock::acquire(&self.records, attachment, IfMissing::Leave, WhenBusy::Wait);
         let undone = found.and_then(|found| self.undo(attachment, &self.config, found));
-        let failed = undone.map_or_else(|not_begun| vec![not_begun], |undone| undone.failed);
-        Error::all_as_one(failed).map_err(|error| self.with_record(attachment, error))
+        let released = undone.and_then(|undone| Error::all_as_one(undone.failed));
+        released.map_err(|error| self.with_record(attachment, error))
     }
 
     /// Runs DEL for an attachment whose record was looked for and locked: by the record, which is

@@ -54,8 +54,9 @@ impl Chain<'_> {
             return Ok(Released::Refused(reason));
         }
         let undone = self.undo(attachment, &self.config.without_call(), found);
-        let failed = undone.map_or_else(|not_begun| vec![not_begun], |undone| undone.failed);
-        let released = Error::all_as_one(failed).map(|()| Released::Done);
-        released.map_err(|error| self.with_record(attachment, error))
+        match undone.and_then(|undone| Error::all_as_one(undone.failed)) {
+            Ok(()) => Ok(Released::Done),
+            Err(error) => Err(self.with_record(attachment, error)),
+        }
     }
 }
