@@ -25,7 +25,6 @@ use cni::Environment;
 use tracing::level_filters::LevelFilter;
 
 pub use arguments::Arguments;
-use node::Node;
 use output::Output;
 
 /// What a command works on: the folders of the command line, the environment, the output.
@@ -33,13 +32,6 @@ pub(crate) struct Context<'a> {
     pub(crate) places: &'a arguments::Places,
     pub(crate) environment: &'a Environment,
     pub(crate) output: Output,
-}
-
-impl Context<'_> {
-    /// Reads this machine's conflists, and names on stderr those that can't be used.
-    pub(crate) fn node(&self) -> Node {
-        Node::read(self.places, self.environment)
-    }
 }
 
 /// The command line, for its man page and its completions.

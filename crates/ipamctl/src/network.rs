@@ -55,7 +55,7 @@ impl Network {
     pub(crate) fn of(
         conflist: &Conflist,
         environment: &Environment,
-    ) -> Result<Option<Self>, String> {
+    ) -> Result<Option<Self>, Error> {
         let first = Self::each_of(conflist, environment).next();
         first.map(|(_, network)| network).transpose()
     }
@@ -65,7 +65,7 @@ impl Network {
     pub(crate) fn each_of(
         conflist: &Conflist,
         environment: &Environment,
-    ) -> impl Iterator<Item = (usize, Result<Self, String>)> {
+    ) -> impl Iterator<Item = (usize, Result<Self, Error>)> {
         let is_ours = |plugin: &PluginEntry| {
             plugin.kind != GC && matches!(plugin.ipam_type(), Some(CHAIN | HOST_LOCAL))
         };
@@ -78,16 +78,12 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// The reason why its configuration can't be used, naming key and value.
+    /// Its configuration can't be used. The error names key and value.
     pub(crate) fn of_plugin(
         file: &Path,
         main: &PluginEntry,
         environment: &Environment,
-    ) -> Result<Self, String> {
-        Self::read(file, main, environment).map_err(|error| error.msg)
-    }
-
-    fn read(file: &Path, main: &PluginEntry, environment: &Environment) -> Result<Self, Error> {
+    ) -> Result<Self, Error> {
         let is_host_local = main.ipam_type() == Some(HOST_LOCAL);
         let mut config = main.request.clone();
         if is_host_local {
@@ -160,10 +156,10 @@ mod tests {
     fn network(plugins: &str) -> Result<Option<Network>, String> {
         let content = format!(r#"{{"cniVersion":"1.0.0","name":"n","plugins":[{plugins}]}}"#);
         let list = Conflist::parse(Path::new("/nowhere/n.conflist"), content.as_bytes())?;
-        Network::of(&list, &Environment::default())
+        Network::of(&list, &Environment::default()).map_err(|error| error.msg)
     }
 
-    fn of_record(config: NetworkConfig) -> Result<Network, String> {
+    fn of_record(config: NetworkConfig) -> Result<Network, Error> {
         let plugin = PluginEntry::of_request(config);
         Network::of_plugin(Path::new("/r"), &plugin, &Environment::default())
     }

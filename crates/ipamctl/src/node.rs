@@ -9,6 +9,7 @@ use cni::Environment;
 use conflist::{Conflist, Found, PluginEntry, Problem};
 use docker_records::records::{ENDPOINTS, RECORDS};
 
+use crate::Context;
 use crate::arguments::Places;
 use crate::network::Network;
 use crate::output::warn;
@@ -32,23 +33,24 @@ pub(crate) struct Node {
     pub(crate) places: Places,
 }
 
-impl Node {
-    /// Reads the conflists of these folders, and names unusable ones on stderr.
-    pub(crate) fn read(places: &Places, environment: &Environment) -> Self {
-        let found = match &places.kubeconfig {
+impl Context<'_> {
+    /// Reads this machine's conflists, and names on stderr those that can't be used.
+    pub(crate) fn node(&self) -> Node {
+        let found = match &self.places.kubeconfig {
             // Nothing of this machine is meant.
             Some(_) => Found::default(),
-            None => Found::in_folders(&places.conf_dir),
+            None => Found::in_folders(&self.places.conf_dir),
         };
-        let node = Self::with(found, places, environment);
+        let node = self.node_with(found);
         node.problems.iter().for_each(warn);
         node
     }
 
     /// The node with these conflists.
-    pub(crate) fn with(found: Found, places: &Places, environment: &Environment) -> Self {
+    pub(crate) fn node_with(&self, found: Found) -> Node {
+        let (places, environment) = (self.places, self.environment);
         let cni_path = places.cni_path.as_deref().unwrap_or(CNI_PATH);
-        let mut node = Self {
+        let mut node = Node {
             conflists: found.conflists,
             networks: Vec::new(),
             problems: found.problems,
@@ -61,7 +63,7 @@ impl Node {
             }
             match Network::of(conflist, environment) {
                 Ok(network) => node.networks.extend(network),
-                Err(reason) => node.problems.push(Problem::new(&conflist.file, reason)),
+                Err(error) => node.problems.push(Problem::new(&conflist.file, error.msg)),
             }
         }
         // host-local has no records, but a release locks a file there.
@@ -69,7 +71,9 @@ impl Node {
         of_host_local.for_each(|network| network.state_dir.clone_from(&places.state_dir));
         node
     }
+}
 
+impl Node {
     /// The network of this name.
     pub(crate) fn network(&self, name: &str) -> Option<&Network> {
         let mut networks = self.networks.iter();
@@ -130,8 +134,10 @@ impl Node {
     /// The network of a chain's record, as its ADD was configured.
     fn network_of(&self, record: &ListedRecord) -> Result<Network, String> {
         let content = record.content.as_ref().map_err(Clone::clone)?;
-        let config = content.config().map_err(|error| error.msg)?;
-        let plugin = PluginEntry::of_request(config);
-        Network::of_plugin(&record.file, &plugin, &self.environment)
+        let read = content.config().and_then(|config| {
+            let plugin = PluginEntry::of_request(config);
+            Network::of_plugin(&record.file, &plugin, &self.environment)
+        });
+        read.map_err(|error| error.msg)
     }
 }

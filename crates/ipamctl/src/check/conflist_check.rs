@@ -23,7 +23,7 @@ impl<'a> Checked<'a> {
     pub(super) fn read(conflist: &'a Conflist, environment: &Environment) -> Self {
         let (network, refusal) = match Network::of(conflist, environment) {
             Ok(network) => (network, None),
-            Err(reason) => (None, Some(reason)),
+            Err(error) => (None, Some(error.msg)),
         };
         let mut pools = KnownPools::default();
         if let Some(network) = &network {

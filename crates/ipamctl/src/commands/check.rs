@@ -19,7 +19,6 @@ use crate::check::{findings, taken_instead};
 use crate::clusters::Cluster;
 use crate::inventory::Inventory;
 use crate::network::with_keys;
-use crate::node::Node;
 use crate::output::{joined, warn};
 
 pub(crate) fn run(arguments: &CheckArguments, context: &Context<'_>) -> Result<bool> {
@@ -40,7 +39,7 @@ pub(crate) fn run(arguments: &CheckArguments, context: &Context<'_>) -> Result<b
             all.extend(unread(old, new));
         }
     }
-    let node = Node::with(found, places, context.environment);
+    let node = context.node_with(found);
     ensure!(
         !node.conflists.is_empty() || !node.problems.is_empty() || !arguments.pools_dir.is_empty(),
         "there is no conflist in {}; name the folder by --conf-dir",

@@ -16,7 +16,7 @@ use crate::node::Node;
 pub(crate) fn run(arguments: &ExplainArguments, context: &Context<'_>) -> Result<bool> {
     let mut found = Found::default();
     found.add(&arguments.file);
-    let node = Node::with(found, context.places, context.environment);
+    let node = context.node_with(found);
     if let Some(problem) = node.problems.first() {
         bail!("{problem}");
     }

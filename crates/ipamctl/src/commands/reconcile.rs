@@ -20,7 +20,7 @@ use crate::output::warn;
 pub(crate) fn run(name: Option<&str>, context: &Context<'_>) -> Result<bool> {
     // This machine's records, also with a kubeconfig.
     let found = Found::in_folders(&context.places.conf_dir);
-    let node = &crate::node::Node::with(found, context.places, context.environment);
+    let node = &context.node_with(found);
     let inventory = Inventory::of_records(node);
     let kubeconfig = context.places.kubeconfig.as_ref();
     ensure!(
