@@ -32,7 +32,7 @@ use crate::pools::KnownPools;
 use leftover::Leftovers;
 
 pub(crate) use attachment::{NetworkAttachment, attachments};
-pub(crate) use held::{HeldAddress, HeldState, Place};
+pub(crate) use held::{HeldAddress, HeldState};
 pub(crate) use names::{Names, short_id};
 pub(crate) use of_cluster::Stored;
 pub(crate) use selection::select;
@@ -162,14 +162,12 @@ impl Inventory {
         data_dirs.insert(node.places.data_dir.clone());
         for data_dir in &data_dirs {
             for name in self.known(data_dir, directories(data_dir)) {
-                let path = data_dir.join(name.as_str());
-                let read = match list(&path) {
+                let place: Arc<Path> = data_dir.join(name.as_str()).into();
+                let read = match list(&place) {
                     // Removed meanwhile.
                     Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                    read => self.known(&path, read),
+                    read => self.known(&place, read),
                 };
-                let name = name.to_string();
-                let place = Arc::new(Place { path, name });
                 let rows = read.into_iter();
                 let rows = rows.map(|address| HeldAddress::reserved(&place, address));
                 self.held.extend(rows);
@@ -199,12 +197,12 @@ impl Inventory {
             let (Some(ip), Some(place)) = (row.ip, row.place.clone()) else {
                 continue;
             };
-            let mut of_place = pools.get(place.path.as_path()).into_iter().flatten();
+            let mut of_place = pools.get(&*place).into_iter().flatten();
             if let Some(pool) = of_place.find(|placed| placed.pool.ranges.contains(ip)) {
                 row.pool = pool.name().map(str::to_owned);
             }
             if row.state.is_taken() {
-                self.taken.entry(place.path.clone()).or_default().push(ip);
+                self.taken.entry(place.to_path_buf()).or_default().push(ip);
             }
             // A record has its owner's address.
             let network = row.network.clone().filter(|_| row.owner.is_none());

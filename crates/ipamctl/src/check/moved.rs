@@ -53,10 +53,9 @@ impl Check<'_> {
     ) -> InDanger<'h> {
         let mut here: HashMap<IpAddr, &HeldAddress> = HashMap::new();
         for held in &inventory.held {
-            let place = held.place.as_ref();
-            if let (Some(ip), true) = (held.ip, place.is_some_and(|at| at.path == placed.directory))
-            {
-                here.insert(ip, held);
+            let is_here = held.place.as_deref() == Some(&placed.directory);
+            if is_here {
+                here.extend(held.ip.map(|ip| (ip, held)));
             }
         }
         let directory = real(&placed.directory);
@@ -75,8 +74,7 @@ impl Check<'_> {
             if is_reserved {
                 continue;
             }
-            let place = held.place.as_ref();
-            let path = place.map(|place| real(&place.path)).unwrap_or_default();
+            let path = held.place.as_deref().map(real).unwrap_or_default();
             if path != directory {
                 let lost = taken.map(|taken| format!(", lost to {}", holder(taken)));
                 let described = describe(held, ip) + &lost.unwrap_or_default();
@@ -93,7 +91,7 @@ impl Check<'_> {
         // Only a network's own record proves that the address is one of this network.
         let is_network = match &held.place {
             None => is_same,
-            Some(place) if place.name == OF_DOCKER || held.stored.is_some() => false,
+            Some(place) if place.ends_with(OF_DOCKER) || held.stored.is_some() => false,
             Some(_) => is_same || !all.any(|other| other.conflist.name.as_str() == of),
         };
         is_network && !held.record.as_deref().is_some_and(has_ended)
@@ -141,10 +139,8 @@ fn problem(placed: &PlacedPool, directory: &Path, held: &[String]) -> String {
 
 /// The address, its container and its name.
 fn describe(held: &HeldAddress, ip: IpAddr) -> String {
-    let name = match held.names.short() {
-        none if none.is_empty() => String::new(),
-        name => format!(" ({name})"),
-    };
+    let name = Some(held.names.short()).filter(|name| !name.is_empty());
+    let name = name.map_or_else(String::new, |name| format!(" ({name})"));
     format!("{ip} of {}{name}", holder(held))
 }
 

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::path::Path;
 use std::time::SystemTime;
 
 use chain::record::{AttachmentRecord, ListedRecord};
 use cni::Attachment;
 use serde::{Serialize, Serializer};
 
-use super::held::{HeldAddress, HeldState, Place};
+use super::held::{HeldAddress, HeldState};
 use super::names::Names;
 use crate::output::{joined, or};
 
@@ -47,18 +46,15 @@ pub(crate) fn attachments<'a>(
 ) -> Vec<NetworkAttachment<'a>> {
     let mut all: BTreeMap<_, NetworkAttachment<'_>> = BTreeMap::new();
     for held in rows {
-        let place: Option<&Place> = held.place.as_deref();
-        let of_place = place.map(|place| place.name.as_str());
-        let network = held.network.as_deref().or(of_place);
+        let network = held.network.as_deref().or(held.directory());
         let Some(network) = network.filter(|_| held.state.is_taken()) else {
             continue;
         };
         let container = held.container.as_deref();
         // Without an interface, the attachment of an address is unknown.
-        let directory: Option<&Path> = place.map(|place| place.path.as_path());
         let is_single =
             container.is_none() || held.ifname.is_none() || held.state == HeldState::Leftover;
-        let single = is_single.then_some((held.ip, directory));
+        let single = is_single.then_some((held.ip, &held.place));
         let key = (network, container, &held.ifname, &held.node, single);
         let attachment = all.entry(key).or_insert_with(|| NetworkAttachment {
             network,

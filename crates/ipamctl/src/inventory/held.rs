@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -17,14 +17,6 @@ use super::Key;
 use super::names::Names;
 use super::of_cluster::Stored;
 use crate::output::times;
-
-/// A directory of reservations on this node, or a space of addresses in a cluster.
-#[derive(Debug)]
-pub(crate) struct Place {
-    pub(crate) path: PathBuf,
-    /// The directory's name: a network, or a space of named pools.
-    pub(crate) name: String,
-}
 
 /// An address and its holder. The keys are documented, and don't change their meaning.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -55,9 +47,10 @@ pub(crate) struct HeldAddress {
     /// The record of Docker's endpoint that has the address.
     #[serde(skip)]
     pub(crate) endpoint: Option<Arc<ListedRecord>>,
-    /// `None` for an address that only a record names.
+    /// The directory of the reservation, or the path of its space in a cluster; `None` for an address
+    /// that only a record names.
     #[serde(skip)]
-    pub(crate) place: Option<Arc<Place>>,
+    pub(crate) place: Option<Arc<Path>>,
     /// True if another node, or another machine, of a cluster holds it.
     #[serde(skip)]
     pub(crate) is_elsewhere: bool,
@@ -76,7 +69,7 @@ fn record_file<S: Serializer>(
 
 impl HeldAddress {
     /// The address of a reservation.
-    pub(super) fn reserved(place: &Arc<Place>, listed: ListedAddress) -> Self {
+    pub(super) fn reserved(place: &Arc<Path>, listed: ListedAddress) -> Self {
         let (container, ifname, state) = match listed.state {
             State::Reserved(holder) => (
                 Some(holder.container_id),
@@ -150,8 +143,12 @@ impl HeldAddress {
         if let Some(stored) = &self.stored {
             return Some(PathBuf::from(&stored.path));
         }
-        let place = self.place.as_ref()?;
-        Some(place.path.join(self.ip?.to_string()))
+        Some(self.place.as_ref()?.join(self.ip?.to_string()))
+    }
+
+    /// The name of the directory: a network, or a space of named pools.
+    pub(crate) fn directory(&self) -> Option<&str> {
+        self.place.as_ref()?.file_name()?.to_str()
     }
 
     /// The reservation as it is now; `None` if it has no file any more. One in a cluster isn't read.
@@ -163,7 +160,7 @@ impl HeldAddress {
         let (Some(place), Some(ip), None) = (&self.place, self.ip, &self.stored) else {
             return Ok(None);
         };
-        let now = view::address(&place.path, ip)?;
+        let now = view::address(place, ip)?;
         Ok(now.map(|listed| Self::reserved(place, listed)))
     }
 
@@ -180,8 +177,8 @@ impl HeldAddress {
 
     /// True if it belongs to this network, this named pool, or the directory of this name.
     pub(crate) fn is_of(&self, name: &str) -> bool {
-        let directory = self.place.as_ref().map(|place| place.name.as_str());
-        [self.network.as_deref(), self.pool.as_deref(), directory].contains(&Some(name))
+        let (network, pool) = (self.network.as_deref(), self.pool.as_deref());
+        [network, pool, self.directory()].contains(&Some(name))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Rows of a cluster's addresses with what their release needs, and its pools.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -10,7 +10,7 @@ use cni::NetworkName;
 use conflist::Problem;
 use ipam::Pool;
 
-use super::held::{HeldAddress, HeldState, Place};
+use super::held::{HeldAddress, HeldState};
 use super::names::Names;
 use super::{Inventory, Nodes};
 use crate::clusters::{Cluster, addresses};
@@ -54,7 +54,7 @@ impl Inventory {
             (Nodes::Counted, _) => {
                 for key in until_answered(store, |store| store.names())? {
                     let place = spaces.place(key.space.as_ref());
-                    let of_space = self.taken.entry(place.path.clone());
+                    let of_space = self.taken.entry(place.to_path_buf());
                     of_space.or_default().push(key.ip);
                 }
             }
@@ -77,8 +77,7 @@ impl Inventory {
                 self.held.extend(spaces.stored(store, all));
             }
         }
-        let space = |row: &HeldAddress| row.place.as_ref().map(|place| place.name.clone());
-        self.held[first..].sort_unstable_by_key(|row| (space(row), row.ip));
+        self.held[first..].sort_unstable_by_key(|row| (row.place.clone(), row.ip));
         Ok(())
     }
 
@@ -102,17 +101,14 @@ impl Inventory {
 /// The address spaces of a cluster, each one value for all of its rows.
 struct Spaces<'c> {
     cluster: &'c Arc<Cluster>,
-    places: HashMap<Option<NetworkName>, Arc<Place>>,
+    places: HashMap<Option<NetworkName>, Arc<Path>>,
 }
 
 impl Spaces<'_> {
-    fn place(&mut self, space: Option<&NetworkName>) -> Arc<Place> {
-        let new = || Place {
-            path: PathBuf::from(self.cluster.place(space)),
-            name: space.map_or_else(String::new, ToString::to_string),
-        };
+    fn place(&mut self, space: Option<&NetworkName>) -> Arc<Path> {
+        let new = || PathBuf::from(self.cluster.place(space)).into();
         let place = self.places.entry(space.cloned());
-        Arc::clone(place.or_insert_with(|| Arc::new(new())))
+        Arc::clone(place.or_insert_with(new))
     }
 
     /// Rows of addresses with what their release needs.

@@ -19,8 +19,9 @@ use crate::output::times::rounded;
 pub(crate) fn remove(held: &HeldAddress, within: Duration) -> Result<()> {
     let place = held.place.as_ref().zip(held.ip);
     let (place, ip) = place.context("it has no file")?;
-    let parent = place.path.parent().context("its directory has no parent")?;
-    let name: NetworkName = place.name.parse().map_err(|why| anyhow!("{why}"))?;
+    let parent = place.parent().context("its directory has no parent")?;
+    let name = held.directory().unwrap_or_default();
+    let name: NetworkName = name.parse().map_err(|why| anyhow!("{why}"))?;
     let deadline = Deadline::after(within)?;
     let data_dir = DataDir {
         data_dir: parent.to_owned(),
