@@ -11,7 +11,6 @@ use crate::pool_cluster::{PoolCluster, promises};
 promises! {
     all_containers_of_an_owner_have_its_address_and_no_call_releases_it,
     first_adds_on_many_nodes_at_once_name_one_address,
-    a_changed_pool_gives_another_address_and_the_old_one_again,
     an_owners_address_is_claimed_again_shown_and_released_by_a_person,
 }
 
@@ -79,20 +78,6 @@ fn first_adds_on_many_nodes_at_once_name_one_address(cluster: &mut dyn PoolClust
         });
         assert_eq!(given.len(), 1, "{given:?}");
     }
-}
-
-fn a_changed_pool_gives_another_address_and_the_old_one_again(cluster: &mut dyn PoolCluster) {
-    let config = config(cluster, "n1");
-    let add = |id: &str| of_vm(cluster, "ADD", id, "web", &config).ips();
-    cluster.define("blue", &json!({"subnet": "10.0.0.0/28"}));
-    let first = add("c1");
-    cluster.define("blue", &json!({"subnet": "10.1.0.0/28"}));
-    let second = add("c2");
-    assert_ne!(first, second);
-    assert_eq!(add("c3"), second);
-    cluster.define("blue", &json!({"subnet": "10.0.0.0/28"}));
-    assert_eq!(add("c4"), first);
-    assert_eq!(cluster.addresses().len(), 2);
 }
 
 fn an_owners_address_is_claimed_again_shown_and_released_by_a_person(

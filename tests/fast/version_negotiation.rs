@@ -51,41 +51,6 @@ fn log(sandbox: &Sandbox) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn a_delegate_is_asked_for_its_versions_once_and_called_with_the_highest_common_one() {
-    let sandbox = Sandbox::default().with_script("old", OLD);
-    let delegates = ["ipam-ds-ranges", "ipam-da-host-local", "old", "old"];
-    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]], "result": "merge"});
-    let mut config = sandbox.config("1.1.0", &delegates, &ipam);
-    let result = sandbox.run("ADD", &config).result();
-    assert_eq!(
-        result["ips"],
-        json!([{"address": "10.1.0.2/24", "gateway": "10.1.0.1"}, {"address": "fd00::7/64"}])
-    );
-    let calls = log(&sandbox);
-    let commands: Vec<&str> = calls.iter().map(|(command, _)| command.as_str()).collect();
-    assert_eq!(commands, ["ADD", "VERSION", "ADD", "ADD"]);
-    for (_, config) in &calls[2..] {
-        assert_eq!(config["cniVersion"], "0.4.0");
-        assert_eq!(config["prevResult"]["cniVersion"], "0.4.0");
-        assert_eq!(config["prevResult"]["ips"][0]["version"], "4");
-    }
-    config["prevResult"] = result;
-    config["cni.dev/valid-attachments"] = json!([{"containerID": "c1", "ifname": "eth0"}]);
-    for (command, expected) in [
-        ("CHECK", &["CHECK", "VERSION", "CHECK", "CHECK"][..]),
-        ("GC", &["GC", "VERSION"]),
-        ("STATUS", &["STATUS", "VERSION"]),
-        ("DEL", &["DEL", "VERSION", "DEL", "DEL"]),
-    ] {
-        sandbox.run(command, &config).nothing();
-        let calls = log(&sandbox);
-        let commands: Vec<&str> = calls.iter().map(|(command, _)| command.as_str()).collect();
-        assert_eq!(commands, expected);
-    }
-    assert!(sandbox.reserved("testnet").is_empty());
-}
-
-#[test]
 fn gc_asks_a_delegate_once_for_all_attachments_that_are_gone() {
     let sandbox = Sandbox::default().with_script("old", OLD);
     let mut config = sandbox.config("1.1.0", &["old"], &json!({}));

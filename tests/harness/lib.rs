@@ -15,7 +15,6 @@ mod clock;
 #[cfg(feature = "tls")]
 mod cluster;
 pub mod cni_network;
-mod containerd;
 mod docker_daemon;
 mod dockerd;
 mod documents;
@@ -57,7 +56,6 @@ pub use clock::{CC, StoppedClock};
 pub use cluster::{
     Cluster, Cut, Disk, MEMBERS, Metrics, Namespace, PREFIX, ip_of_key, metrics_of, sum_of_metric,
 };
-pub use containerd::Containerd;
 pub use docker_daemon::{
     DockerAnswer, DockerDaemon, docker_daemon_executable, docker_pool, docker_request, is_answered,
     read_docker_answer,

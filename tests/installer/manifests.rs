@@ -141,7 +141,7 @@ fn the_daemon_set_selects_its_pods_mounts_what_it_has_and_needs_no_capability() 
 }
 
 /// Arguments of the pods that remove the installation.
-pub(crate) fn arguments_of_removal() -> Vec<String> {
+fn arguments_of_removal() -> Vec<String> {
     let text = fs::read_to_string(repository().join("docs/kubernetes").join(REMOVAL)).unwrap();
     let patch: Value = yaml_serde::from_str(&text).unwrap();
     let container = &patch["spec"]["template"]["spec"]["containers"][0];

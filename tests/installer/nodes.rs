@@ -10,7 +10,7 @@ use harness::{Call, PLUGINS, Sandbox, TOOL, assert_has, installer_executable, on
 use serde_json::{Value, json};
 
 use crate::keeping::mount;
-use crate::manifests::{arguments_of_removal, config_map, daemon_set, documents};
+use crate::manifests::{config_map, daemon_set, documents};
 
 /// The manifest with the catalogue of a second interface.
 const STORAGE: &str = "network-attachment-definition.yaml";
@@ -162,27 +162,6 @@ impl KubernetesNode {
 }
 
 #[test]
-fn the_manifests_as_they_are_give_pods_of_a_namespace_addresses_of_its_pool() {
-    for conflists in ["conflists.yaml", "conflists-gc.yaml"] {
-        for (name, subnet) in [("worker-1", "10.244.1."), ("worker-2", "10.244.2.")] {
-            let node = KubernetesNode::with(name, conflists, None);
-            node.install();
-            one_inode(&node.path("opt/cni/bin"));
-            let conflist = node.path("etc/cni/net.d/10-tenants.conflist");
-            node.check(&conflist);
-            assert_eq!(
-                node.address(&conflist, "shop", "web-1"),
-                format!("{subnet}10")
-            );
-            assert_eq!(
-                node.address(&conflist, "default", "job"),
-                format!("{subnet}100")
-            );
-        }
-    }
-}
-
-#[test]
 fn a_node_that_the_catalogue_does_not_name_gets_neither_pools_nor_a_conflist_but_plugins() {
     let node = KubernetesNode::with("worker-9", "conflists.yaml", None);
     let output = node.installer(&["--once"]).run();
@@ -215,37 +194,4 @@ fn a_second_interface_has_its_own_catalogue() {
         .unwrap();
     assert!((150..=199).contains(&last), "{address}");
     assert_eq!(definition["metadata"]["name"], "storage");
-}
-
-#[test]
-fn the_patch_for_the_removal_removes_what_the_manifest_has_installed() {
-    let node = KubernetesNode::with("worker-1", "conflists.yaml", Some(STORAGE));
-    node.install();
-    let conflist = node.path("etc/cni/net.d/10-tenants.conflist");
-    let address = node.address(&conflist, "shop", "web-1");
-    let words = arguments_of_removal();
-    let words: Vec<&str> = words
-        .iter()
-        .map(String::as_str)
-        .filter(|word| *word != "--wait")
-        .collect();
-    let refused = node.installer(&words).run();
-    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-    assert!(refused.stderr.contains(&address) && refused.stderr.contains("web-1"));
-    assert!(conflist.exists());
-    node.installer(&[&words[..], &["--even-in-use"]].concat())
-        .run()
-        .nothing();
-    let names = |folder: &str| {
-        let entries = fs::read_dir(node.path(folder)).unwrap();
-        let mut names: Vec<String> = entries
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
-    };
-    assert_eq!(names("opt/cni/bin"), ["bridge", "macvlan", "portmap"]);
-    assert_eq!(names("opt/cni/sbin"), [""; 0]);
-    assert_eq!(names("etc/cni"), ["net.d"]);
-    assert_eq!(names("etc/cni/net.d"), [""; 0]);
 }

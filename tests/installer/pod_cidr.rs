@@ -171,33 +171,6 @@ fn without_the_nodes_subnet_nothing_is_installed_and_the_reason_is_named() {
 }
 
 #[test]
-fn a_node_without_a_pod_cidr_yet_is_asked_for_again() {
-    let world = World::new("${podCIDR}");
-    world.server.answer_with_node(&[]);
-    let staying = world.stay();
-    staying.wait(|ready, said| !ready && said.contains("the Node has no spec.podCIDRs"));
-    assert!(!world.installed().exists());
-    world.server.answer_with_node(&["10.244.7.0/24"]);
-    staying.wait(|ready, _| ready);
-    assert!(world.has("10.244.7.0/24"));
-}
-
-#[test]
-fn what_is_installed_stays_while_the_api_server_is_away() {
-    let world = World::new("${podCIDR}");
-    world.server.answer_with_node(&["10.244.7.0/24"]);
-    assert!(world.once().run().status.success());
-    world.server.answer(ApiAnswer::Closes);
-    let staying = world.stay();
-    let url = format!("https://{}/api/v1/nodes/worker-1", world.server.address());
-    staying.wait(|ready, said| !ready && said.contains(&url));
-    assert!(world.has("10.244.7.0/24"));
-    world.server.answer_with_node(&["10.244.7.0/24"]);
-    staying.wait(|ready, _| ready);
-    assert!(world.has("10.244.7.0/24"));
-}
-
-#[test]
 fn without_a_placeholder_no_api_server_is_asked() {
     let world = World::new("10.1.0.0/24");
     world.server.answer_with_node(&["10.244.7.0/24"]);

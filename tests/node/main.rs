@@ -6,7 +6,6 @@ mod allocator_example;
 mod bridges_and_subnets;
 mod differential;
 mod failed_dels;
-mod ipam_gc_behind_bridge;
 mod manual;
 mod merged;
 mod on_a_bridge;

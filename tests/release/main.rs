@@ -1,11 +1,10 @@
 //! The archives, the images and the Debian packages of a release.
 //!
-//! Needs: the archives, which `cargo xtask test` makes; root, podman, containerd, docker.io.
+//! Needs: the archives, which `cargo xtask test` makes; root, podman, docker.io.
 //! Takes two minutes.
 
 mod image;
 mod image_under_traffic;
-mod image_with_containerd;
 mod image_with_docker;
 mod image_with_podman;
 mod in_an_empty_root;

@@ -3,8 +3,6 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use proptest::prelude::*;
-
 use super::*;
 
 fn at(ms: u64) -> Duration {
@@ -216,69 +214,5 @@ fn a_history_that_cannot_be_judged_is_refused() {
         vec![add("a", (0, 10), 1), del("a", (9, 20))],
     ] {
         assert!(History::new(calls.clone(), vec![]).is_err(), "{calls:?}");
-    }
-}
-
-#[test]
-fn the_living_are_those_that_were_added_and_not_deleted() {
-    let history = History::new(correct().0, vec![]).unwrap();
-    assert_eq!(history.living(), ["b", "e", "g"]);
-    assert_eq!(history.adds(), (6, 9));
-}
-
-/// An attachment's ADD and DEL of one address: start and end of each.
-#[derive(Clone, Copy, Debug)]
-struct Life {
-    add: (u64, u64),
-    del: Option<(u64, u64)>,
-}
-
-fn life() -> impl Strategy<Value = Life> {
-    let del = proptest::option::weighted(0.9, (0..8u64, 0..8u64));
-    (0..40u64, 0..8u64, del).prop_map(|(start, took, del)| {
-        let end = start + took;
-        let del = del.map(|(after, took)| (end + after, end + after + took));
-        Life {
-            add: (start, end),
-            del,
-        }
-    })
-}
-
-fn calls_of(lives: &[Life]) -> Vec<Operation> {
-    let calls = lives.iter().enumerate().flat_map(|(i, life)| {
-        let name = format!("c{i}");
-        let del = life.del.map(|times| del(&name, times));
-        [Some(add(&name, life.add, 1)), del]
-    });
-    calls.flatten().collect()
-}
-
-/// True if these attachments can have taken and released the address one after the other, in some
-/// order, at times within their calls.
-fn in_some_order(free_from: u64, left: &[Life]) -> bool {
-    left.is_empty()
-        || (0..left.len()).any(|i| {
-            let mut others = left.to_vec();
-            let Life { add, del } = others.swap_remove(i);
-            let taken = free_from.max(add.0);
-            match del {
-                _ if taken > add.1 => false,
-                None => others.is_empty(),
-                Some(del) => {
-                    let released = taken.max(del.0);
-                    released <= del.1 && in_some_order(released, &others)
-                }
-            }
-        })
-}
-
-proptest! {
-    #[test]
-    fn an_address_is_found_twice_if_no_order_explains_the_calls(
-        lives in proptest::collection::vec(life(), 0..6)
-    ) {
-        let found = found(calls_of(&lives), vec![]);
-        prop_assert_eq!(found.is_empty(), in_some_order(0, &lives), "{:?}", found);
     }
 }
