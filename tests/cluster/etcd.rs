@@ -220,8 +220,7 @@ fn the_space_of_a_pool_with_addresses_never_changes() {
     for _ in 0..2 {
         let refused = import(red.clone());
         let text = format!("pool lan: {ip} is reserved. The space of a pool never changes");
-        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
-        assert!(refused.stderr.contains(&text), "{refused:?}");
+        refused.failed(2, [&text]);
         cluster.undefine("lan");
     }
     let larger = json!({"subnet": "10.0.0.0/24"});

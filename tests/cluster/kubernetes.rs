@@ -138,12 +138,12 @@ impl PoolCluster for Cluster {
     }
 
     fn stop(&mut self) {
-        self.api.stop_api_server();
+        self.api.control_plane.stop_api_server();
         self.is_stopped = true;
     }
 
     fn start(&mut self) {
-        self.api.start_api_server();
+        self.api.control_plane.start_api_server();
         self.is_stopped = false;
     }
 }

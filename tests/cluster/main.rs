@@ -13,5 +13,3 @@ mod promises;
 mod selection;
 mod tools;
 mod traffic;
-
-harness::print_left_out_at_the_end!();

@@ -1,8 +1,8 @@
 //! A pool of a cluster on a wire on which another machine has every other address.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
+use harness::Background;
 use serde_json::json;
 
 use crate::pool_cluster::{PoolCluster, promises};
@@ -26,34 +26,26 @@ while True:
         wire.send(to + mac + frame[12:20] + b"\0\2" + mac + frame[38:42] + to + bytes(4))
 "#;
 
-struct Machine(Child);
+struct Machine {
+    process: Option<Background>,
+}
 
 impl Machine {
     fn start() -> Self {
         let link =
             "ip link add eth1 type veth peer name wire0; ip link set eth1 up; ip link set wire0 up";
-        assert!(
-            Command::new("sh")
-                .args(["-ec", link])
-                .status()
-                .unwrap()
-                .success()
-        );
+        let mut add = Command::new("sh");
+        assert!(add.args(["-ec", link]).status().unwrap().success());
         let mut python = Command::new("/usr/bin/python3");
-        python.args(["-c", MACHINE]).stdout(Stdio::piped());
-        let mut child = python.spawn().unwrap();
-        let mut line = String::new();
-        let stdout = child.stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
-        Self(child)
+        Self {
+            process: Some(Background::until_ready(python.args(["-c", MACHINE]))),
+        }
     }
 }
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.process = None;
         let _ = Command::new("ip").args(["link", "del", "eth1"]).status();
     }
 }

@@ -93,25 +93,23 @@ fn an_owners_address_is_claimed_again_shown_and_released_by_a_person(
     // The engine was set back.
     cluster.lose(&ip);
     let reconciled = cluster.ipamctl("n1", &["reconcile", "--json"]).run();
-    assert!(reconciled.status.success(), "{reconciled:?}");
+    reconciled.ends(0);
     assert_eq!(cluster.addresses(), before);
     of_vm(cluster, "DEL", "c1", "web", &config).nothing();
     // A node that has gone had nothing of it.
-    let administrator = cluster.administrator();
-    let rights: Vec<&str> = administrator.iter().map(String::as_str).collect();
-    let ipamctl = |words: &[&str]| cluster.ipamctl("n1", &[words, &rights[..]].concat()).run();
+    let ipamctl = |words: &[&str]| cluster.as_administrator("n1", words);
     let forgotten = ipamctl(&["node-forget", "n7", "--yes"]);
-    assert!(forgotten.status.success(), "{forgotten:?}");
+    forgotten.ends(0);
     assert_eq!(cluster.addresses(), before);
     let owner = "virtualmachines.kubevirt.io/prod/web";
     let shown = ipamctl(&["show", owner]);
-    assert!(shown.stdout.contains(&ip), "{shown:?}");
+    shown.prints([&ip]);
     let listed = ipamctl(&["ls", "--all-nodes"]).stdout;
     let is_its = |line: &str| line.starts_with(&ip) && line.contains(owner);
     assert!(listed.lines().any(is_its), "{listed}");
     let listed = ipamctl(&["ls", "--all-nodes", "--json"]).result();
     assert_eq!(listed[0]["owner"], owner);
     let released = ipamctl(&["release", &ip]);
-    assert!(released.status.success(), "{released:?}");
+    released.ends(0);
     assert_eq!(cluster.addresses(), Vec::<String>::new());
 }

@@ -83,6 +83,12 @@ pub(crate) trait PoolCluster: Sync {
         Call::new(line[0].clone()).args(&line[1..]).args(words)
     }
 
+    /// Runs `ipamctl` on a node with an administrator's rights.
+    fn as_administrator(&self, node: &str, words: &[&str]) -> Output {
+        let call = self.ipamctl(node, words);
+        call.args(self.administrator()).run()
+    }
+
     /// A call of the allocator without the chain and its record, with the configuration's pools as
     /// the selector's choice.
     fn alone(&self, command: &str, container: &str, config: &Value) -> Call {

@@ -91,7 +91,7 @@ fn a_full_pool_overflows_into_the_next(cluster: &mut dyn PoolCluster) {
     cluster.lose("10.1.0.2");
     assert_ne!(cluster.addresses(), before);
     let reconciled = cluster.ipamctl("n1", &["reconcile"]).run();
-    assert!(reconciled.status.success(), "{reconciled:?}");
+    reconciled.ends(0);
     assert_eq!(cluster.addresses(), before);
     for container in ["c1", "c2", "c3"] {
         cluster.del(container, &config).nothing();

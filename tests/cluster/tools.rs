@@ -60,7 +60,7 @@ fn after_a_restore_records_claim_again(cluster: &mut dyn PoolCluster) {
     cluster.undefine("blue");
     let reconcile = |code| {
         let output = cluster.ipamctl("n1", &["reconcile", "--json"]).run();
-        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        output.ends(code);
         output
     };
     assert_eq!(outcomes(&reconcile(0)), ["kept held", "lost claimed"]);
@@ -77,7 +77,7 @@ fn after_a_restore_records_claim_again(cluster: &mut dyn PoolCluster) {
     let output = reconcile(1);
     assert_eq!(outcomes(&output), ["kept held", "lost conflict"]);
     let holder = "reserved to other eth0 of network testnet on node n2";
-    assert!(output.stdout.contains(holder), "{output:?}");
+    output.prints([holder]);
 }
 
 /// After a restore, addresses are back that were released since, or a record is lost.
@@ -100,7 +100,7 @@ fn an_address_without_a_record_is_listed_and_collected(cluster: &mut dyn PoolClu
         cluster.ipamctl("n1", &words).stdin("c1\n").run()
     };
     let leaks = with_list("leaks");
-    assert_eq!(leaks.status.code(), Some(1), "{leaks:?}");
+    leaks.ends(1);
     assert!(leaks.stdout.contains(&stray[0]) && leaks.stdout.contains("not-valid"));
     assert_eq!(cluster.addresses(), before);
     assert_eq!(outcomes(&with_list("gc")), ["stray released"]);
@@ -117,24 +117,18 @@ fn a_node_that_is_gone_is_forgotten_and_nobody_else(cluster: &mut dyn PoolCluste
     }
     cluster.sandbox().write_conflist("10-blue.conflist", &here);
     let before = cluster.addresses();
-    let forget = |words: &[&str], code| {
+    let forget = |words: &[&str]| {
         let words = [&["node-forget", "--json"], words].concat();
-        let output = cluster.ipamctl("n2", &words).run();
-        assert_eq!(output.status.code(), Some(code), "{output:?}");
-        output
+        cluster.ipamctl("n2", &words).run()
     };
-    let shown = ["a would-release", "b would-release"];
-    assert_eq!(outcomes(&forget(&["n1"], 1)), shown);
-    let refused = forget(&["n2", "--yes"], 2).stderr;
-    assert!(refused.contains("n2 is this node"), "{refused}");
+    let shown = forget(&["n1"]);
+    shown.ends(1);
+    assert_eq!(outcomes(&shown), ["a would-release", "b would-release"]);
+    forget(&["n2", "--yes"]).failed(2, ["n2 is this node"]);
     assert_eq!(cluster.addresses(), before);
-    let administrator = cluster.administrator();
-    let words = ["n1", "--yes"].into_iter();
-    let words: Vec<&str> = words
-        .chain(administrator.iter().map(String::as_str))
-        .collect();
-    let released = ["a released", "b released"];
-    assert_eq!(outcomes(&forget(&words, 0)), released);
+    let released = cluster.as_administrator("n2", &["node-forget", "--json", "n1", "--yes"]);
+    released.ends(0);
+    assert_eq!(outcomes(&released), ["a released", "b released"]);
     assert_eq!(cluster.addresses().len(), 1);
     assert!(cluster.addresses()[0].contains("n2/testnet/c:eth0"));
     // The DELs of its containers find nothing then, wherever they run.

@@ -1,40 +1,13 @@
 //! A network with a DHCP server: a bridge of a test node, and the server in a namespace of it.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::path::PathBuf;
 
 use harness::waiting::wait_for;
-use harness::{Call, DHCP_RENEWER, DNSMASQ, Flavour, Node, Output, Sandbox, executable};
+use harness::{
+    Background, Call, DHCP_RENEWER, DNSMASQ, Flavour, Node, Output, Sandbox, executable,
+};
 use serde_json::{Value, json};
-
-/// A process on the node. It is killed when this is dropped.
-pub(crate) struct Background(Child);
-
-impl Background {
-    pub(crate) fn start(node: &Node, words: &[&str], log: &Path) -> Self {
-        let log = File::options().append(true).create(true).open(log).unwrap();
-        let mut command = node.command(words[0]);
-        command
-            .args(&words[1..])
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log);
-        Self(command.spawn().unwrap())
-    }
-
-    /// The number of the process.
-    pub(crate) fn id(&self) -> u32 {
-        self.0.id()
-    }
-}
-
-impl Drop for Background {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// The words of dnsmasq for DHCP.
 pub(crate) const V4: &[&str] = &[
@@ -104,12 +77,18 @@ impl Lan {
         fs::read_to_string(self.file(name)).unwrap_or_default()
     }
 
+    /// Starts a command on the node, whose output is appended to this file.
+    pub(crate) fn start(&self, words: &[&str], log: &str) -> Background {
+        let mut command = self.node.command(words[0]);
+        Background::start(command.args(&words[1..]), &self.file(log))
+    }
+
     /// Starts a server with these words, which is ready when its log has this text once more.
     pub(crate) fn serve(&self, words: &[&str], ready: &str) -> Background {
         let count = || self.text("server.log").matches(ready).count();
         let before = count();
         let inside = [&["ip", "netns", "exec", "server"], words].concat();
-        let server = Background::start(&self.node, &inside, &self.file("server.log"));
+        let server = self.start(&inside, "server.log");
         wait_for(|| count() > before);
         server
     }
@@ -256,7 +235,7 @@ impl Lan {
             .to_string();
         let state = self.sandbox.state_dir().display().to_string();
         let words = [&program, "--log=debug", "--state-dir", &state];
-        let renewer = Background::start(&self.node, &words, &self.file("renewer.log"));
+        let renewer = self.start(&words, "renewer.log");
         wait_for(|| started() > before);
         renewer
     }

@@ -15,5 +15,3 @@ mod renewal;
 mod renewal_killed;
 mod servers;
 mod tools;
-
-harness::print_left_out_at_the_end!();

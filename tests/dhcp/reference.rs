@@ -4,7 +4,7 @@ use harness::waiting::wait_for;
 use harness::{DNSMASQ, REFERENCE_PLUGINS, needs};
 use serde_json::json;
 
-use crate::lan::{Background, Lan, V4};
+use crate::lan::{Lan, V4};
 
 #[test]
 fn a_lease_is_obtained_checked_and_released_through_the_chain() {
@@ -14,7 +14,7 @@ fn a_lease_is_obtained_checked_and_released_through_the_chain() {
     let socket = lan.file("dhcp.sock");
     let program = format!("{REFERENCE_PLUGINS}/dhcp");
     let words = [&program, "daemon", "-socketpath", socket.to_str().unwrap()];
-    let _daemon = Background::start(&lan.node, &words, &lan.file("daemon.log"));
+    let _daemon = lan.start(&words, "daemon.log");
     wait_for(|| socket.exists());
 
     let mut config = lan.config_of(&["dhcp"], &json!({ "daemonSocketPath": socket }));

@@ -61,7 +61,7 @@ fn a_daemon_killed_at_any_system_call_loses_no_lease() {
     age();
     let trace = lan.file("trace").display().to_string();
     let whole = traced(&lan, "trace=all", &trace).run_on(&lan.node);
-    assert!(whole.status.success(), "{whole:?}");
+    whole.ends(0);
     // ISC's server gives a whole lease only after a quarter of one.
     let is_renewed = |container: &&str| lan.lifetime(container).unwrap() > 400;
     assert!(CONTAINERS.iter().all(is_renewed));

@@ -22,16 +22,10 @@
 use std::collections::BTreeSet;
 use std::thread;
 
-use harness::{DockerDaemon, Sandbox};
+use harness::DockerDaemon;
 use serde_json::json;
 
-use crate::calls::{assert_empty, request_pool, start};
-
-/// The pool of a subnet and a part of it.
-fn sub_pool(daemon: &DockerDaemon, pool: &str, part: &str) -> String {
-    let pool = request_pool(daemon, pool, part, false);
-    pool["PoolID"].as_str().unwrap().to_owned()
-}
+use crate::calls::{assert_empty, pool_of, request_pool, start, started, started_with};
 
 /// Requests this number of addresses in this number of threads.
 fn given(daemon: &DockerDaemon, pool: &str, count: usize, threads: usize) -> Vec<String> {
@@ -49,10 +43,9 @@ fn given(daemon: &DockerDaemon, pool: &str, count: usize, threads: usize) -> Vec
 
 #[test]
 fn identical_requests_have_identical_ids_as_in_add_release_pool_id() {
-    let sandbox = Sandbox::default();
-    let daemon = start(&sandbox);
-    let whole = || sub_pool(&daemon, "10.0.0.0/8", "");
-    let part = || sub_pool(&daemon, "10.0.0.0/8", "10.0.0.0/16");
+    let (sandbox, daemon) = started();
+    let whole = || pool_of(&daemon, "10.0.0.0/8", "");
+    let part = || pool_of(&daemon, "10.0.0.0/8", "10.0.0.0/16");
     let (first, of_part) = (whole(), part());
     assert!(first != of_part && of_part == part());
     daemon.release_pool(&of_part);
@@ -65,7 +58,7 @@ fn identical_requests_have_identical_ids_as_in_add_release_pool_id() {
     daemon.release_pool(&first);
     assert_eq!(whole(), first);
     assert_eq!(daemon.pool("10.0.0.9/8", &json!({})), first);
-    let six = || sub_pool(&daemon, "fd00:4::/64", "");
+    let six = || pool_of(&daemon, "fd00:4::/64", "");
     assert_eq!(six(), six());
     // Other options are another pool of the same subnet.
     assert_ne!(daemon.pool("10.0.0.0/8", &json!({"team": "shop"})), first);
@@ -74,8 +67,7 @@ fn identical_requests_have_identical_ids_as_in_add_release_pool_id() {
 
 #[test]
 fn each_pool_is_released_as_in_remove_subnet() {
-    let sandbox = Sandbox::default();
-    let daemon = start(&sandbox);
+    let (sandbox, daemon) = started();
     let subnets = [
         "192.168.0.0/16",
         "172.17.0.0/16",
@@ -101,8 +93,7 @@ fn each_pool_is_released_as_in_remove_subnet() {
 
 #[test]
 fn default_pools_that_are_requested_at_once_differ() {
-    let sandbox = Sandbox::default();
-    let daemon = start(&sandbox);
+    let (_sandbox, daemon) = started();
     let given: BTreeSet<String> = thread::scope(|scope| {
         let request = || request_pool(&daemon, "", "", false)["Pool"].to_string();
         let running: Vec<_> = (0..40).map(|_| scope.spawn(request)).collect();
@@ -114,15 +105,14 @@ fn default_pools_that_are_requested_at_once_differ() {
 
 #[test]
 fn a_sub_pool_is_given_to_its_last_address() {
-    let sandbox = Sandbox::default();
-    let daemon = start(&sandbox);
-    let pool = sub_pool(&daemon, "172.28.0.0/16", "172.28.30.0/25");
+    let (_sandbox, daemon) = started();
+    let pool = pool_of(&daemon, "172.28.0.0/16", "172.28.30.0/25");
     let all = given(&daemon, &pool, 128, 1);
     assert_eq!([&all[0], &all[127]], ["172.28.30.0", "172.28.30.127"]);
     daemon.no_address(&pool, "");
     daemon.release(&pool, "172.28.30.97");
     assert_eq!(daemon.address(&pool, ""), "172.28.30.97");
-    let pool = sub_pool(&daemon, "10.2.0.0/16", "10.2.2.0/24");
+    let pool = pool_of(&daemon, "10.2.0.0/16", "10.2.2.0/24");
     let mut order = vec![daemon.address(&pool, "10.2.2.1")];
     order.extend(given(&daemon, &pool, 2, 1));
     assert_eq!(order, ["10.2.2.1", "10.2.2.0", "10.2.2.2"]);
@@ -130,14 +120,13 @@ fn a_sub_pool_is_given_to_its_last_address() {
         daemon.release(&pool, ip);
         assert_eq!(daemon.address(&pool, ""), ip);
     }
-    let whole = sub_pool(&daemon, "172.18.0.0/16", "172.18.0.0/16");
+    let whole = pool_of(&daemon, "172.18.0.0/16", "172.18.0.0/16");
     assert_eq!(daemon.address(&whole, ""), "172.18.0.1");
 }
 
 #[test]
 fn each_address_of_a_pool_is_given_and_a_released_one_again() {
-    let sandbox = Sandbox::default();
-    let daemon = start(&sandbox);
+    let (_sandbox, daemon) = started();
     for (subnet, count, last) in [
         ("192.168.59.0/24", 254, "192.168.59.254"),
         ("10.16.0.0/12", 256, "10.16.1.0"),
@@ -162,9 +151,8 @@ fn each_address_of_a_pool_is_given_and_a_released_one_again() {
 #[test]
 fn a_part_that_is_released_is_given_again_by_the_next_daemon() {
     for part in ["", "172.25.252.0/22"] {
-        let sandbox = Sandbox::default();
-        let daemon = start(&sandbox);
-        let pool = sub_pool(&daemon, "172.25.0.0/16", part);
+        let (sandbox, daemon) = started();
+        let pool = pool_of(&daemon, "172.25.0.0/16", part);
         let all = given(&daemon, &pool, 200, 1);
         let (released, kept) = all.split_at(100);
         for ip in released {
@@ -179,9 +167,7 @@ fn a_part_that_is_released_is_given_again_by_the_next_daemon() {
 
 #[test]
 fn no_address_is_given_twice_while_others_are_released() {
-    let sandbox = Sandbox::default();
-    let daemon = start(&sandbox);
-    let pool = daemon.pool("198.168.0.0/24", &json!({}));
+    let (sandbox, daemon, pool) = started_with("198.168.0.0/24");
     let is_odd = |ip: &&String| ip.ends_with(['1', '3', '5', '7', '9']);
     for threads in [2, 8] {
         let all = given(&daemon, &pool, 248, threads);

@@ -20,6 +20,26 @@ pub(crate) fn start(sandbox: &Sandbox) -> DockerDaemon {
     DockerDaemon::start(sandbox, POOLS)
 }
 
+/// A daemon in a new sandbox.
+pub(crate) fn started() -> (Sandbox, DockerDaemon) {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    (sandbox, daemon)
+}
+
+/// As [`started`], with a pool of this subnet.
+pub(crate) fn started_with(subnet: &str) -> (Sandbox, DockerDaemon, String) {
+    let (sandbox, daemon) = started();
+    let pool = daemon.pool(subnet, &json!({}));
+    (sandbox, daemon, pool)
+}
+
+/// The ID of the pool of a subnet and a part of it.
+pub(crate) fn pool_of(daemon: &DockerDaemon, pool: &str, part: &str) -> String {
+    let pool = request_pool(daemon, pool, part, false);
+    pool["PoolID"].as_str().unwrap().to_owned()
+}
+
 /// The answer to a request for a pool.
 pub(crate) fn request_pool(daemon: &DockerDaemon, pool: &str, sub_pool: &str, v6: bool) -> Value {
     let body =
@@ -46,8 +66,7 @@ pub(crate) fn assert_empty(sandbox: &Sandbox) {
 
 #[test]
 fn the_calls_of_a_real_dockerd_get_the_answers_that_it_worked_with() {
-    let sandbox = Sandbox::default();
-    let daemon = start(&sandbox);
+    let (sandbox, daemon) = started();
     let recorded = repository().join("testdata/docker/ipam-driver-20.10.24.jsonl");
     let mut paths = BTreeSet::new();
     // The recorded IDs of pools, and those of this daemon.
@@ -86,9 +105,7 @@ fn the_calls_of_a_real_dockerd_get_the_answers_that_it_worked_with() {
 
 #[test]
 fn a_gateway_is_reserved_and_nobody_elses() {
-    let sandbox = Sandbox::default();
-    let daemon = start(&sandbox);
-    let pool = daemon.pool("10.9.0.0/29", &json!({}));
+    let (sandbox, daemon, pool) = started_with("10.9.0.0/29");
     for asked in ["", "10.9.0.1"] {
         let answer = daemon.gateway(&pool, asked);
         assert_eq!(answer["Address"], "10.9.0.1/29");
@@ -96,13 +113,9 @@ fn a_gateway_is_reserved_and_nobody_elses() {
     let refused = daemon.no_address(&pool, "10.9.0.1");
     assert!(refused.ends_with("10.9.0.1 is a gateway"), "{refused}");
     // Two networks of one subnet, such as macvlan's on two parents.
-    let part = request_pool(&daemon, "10.9.0.0/29", "10.9.0.0/30", false);
-    let part = part["PoolID"].as_str().unwrap();
+    let part = &pool_of(&daemon, "10.9.0.0/29", "10.9.0.0/30");
     assert_eq!(daemon.gateway(part, "10.9.0.6")["Address"], "10.9.0.6/29");
-    let given: Vec<String> = [part, part, &pool, &pool]
-        .iter()
-        .map(|pool| daemon.address(pool, ""))
-        .collect();
+    let given = [part, part, &pool, &pool].map(|pool| daemon.address(pool, ""));
     assert_eq!(given, ["10.9.0.2", "10.9.0.3", "10.9.0.4", "10.9.0.5"]);
     let refused = daemon.no_address(&pool, "");
     assert_has(
@@ -117,13 +130,10 @@ fn a_gateway_is_reserved_and_nobody_elses() {
 
 #[test]
 fn a_gateway_is_held_for_its_subnet_whatever_the_pools_also_by_the_next_daemon() {
-    let sandbox = Sandbox::default();
-    let daemon = start(&sandbox);
-    let pool = daemon.pool("10.9.0.0/24", &json!({}));
-    let part = request_pool(&daemon, "10.9.0.0/24", "10.9.0.128/25", false);
-    let part = part["PoolID"].as_str().unwrap();
+    let (sandbox, daemon, pool) = started_with("10.9.0.0/24");
+    let part = &pool_of(&daemon, "10.9.0.0/24", "10.9.0.128/25");
     let other = daemon.pool("10.9.0.0/24", &json!({"team": "shop"}));
-    assert!(part != pool && other != pool);
+    assert!(*part != pool && other != pool);
     let both = |daemon: &DockerDaemon, pool: &str| {
         let given = daemon.gateway(pool, "10.9.0.1");
         assert_eq!(given["Address"], "10.9.0.1/24");
@@ -153,9 +163,7 @@ fn a_gateway_is_held_for_its_subnet_whatever_the_pools_also_by_the_next_daemon()
 
 #[test]
 fn a_gateway_that_is_requested_twice_at_once_is_given_twice() {
-    let sandbox = Sandbox::default();
-    let daemon = start(&sandbox);
-    let pool = daemon.pool("10.9.0.0/24", &json!({}));
+    let (sandbox, daemon, pool) = started_with("10.9.0.0/24");
     std::thread::scope(|scope| {
         let request = || daemon.gateway(&pool, "")["Address"].clone();
         let running: Vec<_> = (0..20).map(|_| scope.spawn(request)).collect();
@@ -168,10 +176,8 @@ fn a_gateway_that_is_requested_twice_at_once_is_given_twice() {
 
 #[test]
 fn the_claim_of_a_chosen_subnet_outlives_a_network_that_requests_the_subnet() {
-    let sandbox = Sandbox::default();
-    let daemon = start(&sandbox);
-    let chosen = request_pool(&daemon, "", "", false);
-    let chosen = chosen["PoolID"].as_str().unwrap();
+    let (sandbox, daemon) = started();
+    let chosen = &pool_of(&daemon, "", "");
     let other = daemon.pool("10.201.0.0/24", &json!({}));
     let given = [chosen, &other].map(|pool| daemon.address(pool, ""));
     assert_eq!(given, ["10.201.0.1", "10.201.0.2"]);
@@ -179,14 +185,13 @@ fn the_claim_of_a_chosen_subnet_outlives_a_network_that_requests_the_subnet() {
     daemon.release_pool(&other);
     assert_eq!(sandbox.reserved("docker"), ["10.201.0.0", "10.201.0.1"]);
     daemon.release(chosen, "10.201.0.1");
-    daemon.release_pool(&chosen);
+    daemon.release_pool(chosen);
     assert_swept(&sandbox, daemon);
 }
 
 #[test]
 fn a_failed_creation_of_a_network_leaves_only_what_docker_is_asked_about() {
-    let sandbox = Sandbox::default();
-    let daemon = start(&sandbox);
+    let (sandbox, daemon) = started();
     let _docker = FakeDocker::start(&sandbox, [].into());
     for _ in 0..2 {
         let pool = daemon.pool("10.9.0.0/24", &json!({}));
@@ -200,9 +205,7 @@ fn a_failed_creation_of_a_network_leaves_only_what_docker_is_asked_about() {
 
 #[test]
 fn a_gateway_that_no_container_could_use_or_that_takes_all_is_refused() {
-    let sandbox = Sandbox::default();
-    let daemon = start(&sandbox);
-    let pool = daemon.pool("10.9.0.0/24", &json!({}));
+    let (_sandbox, daemon, pool) = started_with("10.9.0.0/24");
     for (ip, why) in [
         ("10.9.0.0", "network's own address of 10.9.0.0/24"),
         ("10.9.0.255", "broadcast address of 10.9.0.0/24"),
@@ -211,12 +214,11 @@ fn a_gateway_that_no_container_could_use_or_that_takes_all_is_refused() {
         let said = refused["Err"].as_str().unwrap();
         assert!(said.contains(ip) && said.contains(why), "{said}");
     }
-    let alone = request_pool(&daemon, "10.9.1.0/24", "10.9.1.1/32", false);
-    let alone = alone["PoolID"].as_str().unwrap();
+    let alone = &pool_of(&daemon, "10.9.1.0/24", "10.9.1.1/32");
     for ip in ["", "10.9.1.1"] {
         let refused = daemon.gateway(alone, ip);
         let said = refused["Err"].as_str().unwrap();
-        assert_has(&said, ["only address of the SubPool 10.9.1.1/32"]);
+        assert_has(said, ["only address of the SubPool 10.9.1.1/32"]);
     }
     // With another gateway, one address is free.
     let given = daemon.gateway(alone, "10.9.1.254");
@@ -226,10 +228,8 @@ fn a_gateway_that_no_container_could_use_or_that_takes_all_is_refused() {
 
 #[test]
 fn an_address_is_any_of_the_sub_pool_or_the_requested_one_of_the_pool() {
-    let sandbox = Sandbox::default();
-    let daemon = start(&sandbox);
-    let pool = request_pool(&daemon, "10.9.0.0/16", "10.9.5.8/29", false);
-    let pool = pool["PoolID"].as_str().unwrap();
+    let (_sandbox, daemon) = started();
+    let pool = &pool_of(&daemon, "10.9.0.0/16", "10.9.5.8/29");
     assert_eq!(daemon.address(pool, ""), "10.9.5.8");
     assert_eq!(daemon.address(pool, "10.9.5.10"), "10.9.5.10");
     assert_eq!(daemon.address(pool, "10.9.77.7"), "10.9.77.7");
@@ -252,9 +252,7 @@ fn an_address_is_any_of_the_sub_pool_or_the_requested_one_of_the_pool() {
 
 #[test]
 fn an_address_is_released_by_both_paths_and_twice() {
-    let sandbox = Sandbox::default();
-    let daemon = start(&sandbox);
-    let pool = daemon.pool("10.9.0.0/16", &json!({}));
+    let (sandbox, daemon, pool) = started_with("10.9.0.0/16");
     for path in ["/IpamDriver.ReleaseAddress", "/IpamDriver.RleaseAddress"] {
         let ip = daemon.address(&pool, "");
         let body = json!({"PoolID": pool, "Address": ip});
@@ -274,8 +272,7 @@ fn an_address_is_released_by_both_paths_and_twice() {
 
 #[test]
 fn addresses_are_remembered_over_sigkill() {
-    let sandbox = Sandbox::default();
-    let daemon = start(&sandbox);
+    let (sandbox, daemon) = started();
     let pool = daemon.pool("10.9.0.0/29", &json!({"team": "shop"}));
     daemon.gateway(&pool, "10.9.0.6");
     assert_eq!(daemon.address(&pool, ""), "10.9.0.1");

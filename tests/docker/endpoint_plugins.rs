@@ -7,7 +7,7 @@ use std::thread;
 use harness::{DockerDaemon, Sandbox, needs};
 use serde_json::json;
 
-use crate::endpoints::{assert_nothing_left, call, call_of, node};
+use crate::endpoints::{assert_nothing_left, call, call_of, node, refused};
 use harness::cni_network::{configure_plugins, left};
 use harness::waiting::{wait_for, wait_until_equal};
 
@@ -104,15 +104,8 @@ fn a_second_deletion_waits_for_the_first_and_a_failed_one_is_made_up_for() {
     // Docker forgets the endpoint even after a failure.
     call(&daemon, "CreateEndpoint");
     fs::write(file("fail"), "").unwrap();
-    let (path, body) = call_of("DeleteEndpoint");
-    let answer = daemon.try_call(&path, &body).unwrap().body;
-    assert!(
-        answer["Err"]
-            .as_str()
-            .unwrap()
-            .starts_with("scripted: failed"),
-        "{answer}"
-    );
+    let said = refused(&daemon, "DeleteEndpoint");
+    assert!(said.starts_with("scripted: failed"), "{said}");
     assert_eq!(left(&node).len(), 1);
     fs::remove_file(file("fail")).unwrap();
     wait_for(|| sandbox.docker_files("endpoints").is_empty());

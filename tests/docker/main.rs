@@ -16,5 +16,3 @@ mod releases;
 mod run_out;
 mod socket;
 mod sweep;
-
-harness::print_left_out_at_the_end!();

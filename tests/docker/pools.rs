@@ -5,46 +5,36 @@ use std::fs;
 use harness::{DockerDaemon, Node, Sandbox, assert_has, needs};
 use serde_json::{Value, json};
 
-use crate::calls::{LOCAL, assert_swept, request_pool, start};
+use crate::calls::{LOCAL, assert_swept, request_pool, started};
 
 #[test]
 fn each_refusal_of_a_pool_names_what_is_wrong() {
-    let sandbox = Sandbox::default();
-    let daemon = start(&sandbox);
+    let (_sandbox, daemon) = started();
     let refused = |space: &str, pool: &str, sub_pool: &str, options: Value| {
         let body =
             json!({"AddressSpace": space, "Pool": pool, "SubPool": sub_pool, "Options": options});
         daemon.err("/IpamDriver.RequestPool", &body)
     };
     let none = || json!({});
-    assert_eq!(
-        refused("", "10.1.0.0/16", "", none()),
-        "AddressSpace is missing"
-    );
-    assert_eq!(
-        refused(LOCAL, "", "10.1.0.0/24", none()),
-        "SubPool: 10.1.0.0/24 without a Pool that it is a part of"
-    );
-    assert_eq!(
-        refused(LOCAL, "10.1.0.0/24", "10.1.1.0/25", none()),
-        "SubPool: 10.1.1.0/25 is no part of the Pool 10.1.0.0/24"
-    );
+    let no_pool = "SubPool: 10.1.0.0/24 without a Pool that it is a part of";
+    let no_part = "SubPool: 10.1.1.0/25 is no part of the Pool 10.1.0.0/24";
+    let not_given = "SubPool: 10.1.0.255/32 has no address that can be given: the Pool 10.1.0.0/24 gives 10.1.0.1-10.1.0.254";
+    let swarm = "networks of a swarm get no addresses from this node: use Docker's own IPAM driver";
+    let other = "AddressSpace: \"other\" is no address space of this daemon, which has \"ipam-delegated-local\"";
+    for (space, pool, part, why) in [
+        ("", "10.1.0.0/16", "", "AddressSpace is missing"),
+        (LOCAL, "", "10.1.0.0/24", no_pool),
+        (LOCAL, "10.1.0.0/24", "10.1.1.0/25", no_part),
+        ("ipam-delegated-global", "10.1.0.0/24", "", swarm),
+        ("other", "10.1.0.0/24", "", other),
+        (LOCAL, "10.1.0.0/24", "10.1.0.255/32", not_given),
+    ] {
+        assert_eq!(refused(space, pool, part, none()), why);
+    }
     for small in ["10.1.0.0/31", "10.1.0.7/32"] {
         let said = refused(LOCAL, small, "", none());
         assert!(said.contains(small), "{said}");
     }
-    assert_eq!(
-        refused("ipam-delegated-global", "10.1.0.0/24", "", none()),
-        "networks of a swarm get no addresses from this node: use Docker's own IPAM driver"
-    );
-    assert_eq!(
-        refused("other", "10.1.0.0/24", "", none()),
-        "AddressSpace: \"other\" is no address space of this daemon, which has \"ipam-delegated-local\""
-    );
-    assert_eq!(
-        refused(LOCAL, "10.1.0.0/24", "10.1.0.255/32", none()),
-        "SubPool: 10.1.0.255/32 has no address that can be given: the Pool 10.1.0.0/24 gives 10.1.0.1-10.1.0.254"
-    );
     for wrong in ["x", "10.1.0.0", "10.1.0.0/33"] {
         let said = refused(LOCAL, wrong, "", none());
         assert!(said.starts_with(&format!("Pool: {wrong:?}")), "{said}");
@@ -55,14 +45,8 @@ fn each_refusal_of_a_pool_names_what_is_wrong() {
 
 #[test]
 fn a_network_that_asks_for_nothing_gets_a_default_pool_of_its_own() {
-    let sandbox = Sandbox::default();
-    let daemon = start(&sandbox);
-    let subnet = |v6| {
-        request_pool(&daemon, "", "", v6)["Pool"]
-            .as_str()
-            .unwrap()
-            .to_owned()
-    };
+    let (_sandbox, daemon) = started();
+    let subnet = |v6| request_pool(&daemon, "", "", v6)["Pool"].clone();
     assert_eq!(subnet(false), "10.201.0.0/24");
     let other = daemon.pool("10.201.1.128/25", &json!({}));
     daemon.address(&other, "");
@@ -72,17 +56,10 @@ fn a_network_that_asks_for_nothing_gets_a_default_pool_of_its_own() {
     let sandbox = Sandbox::default();
     let none = DockerDaemon::start(&sandbox, &["--default-pool=10.201.0.0/30,30"]);
     request_pool(&none, "", "", false);
-    let refused = request_pool(&none, "", "", false);
-    assert!(
-        refused["Err"]
-            .as_str()
-            .unwrap()
-            .starts_with("no default IPv4 pool is free")
-    );
-    assert_has(
-        &request_pool(&none, "", "", true)["Err"].as_str().unwrap(),
-        ["IPv6"],
-    );
+    for (v6, why) in [(false, "no default IPv4 pool is free"), (true, "IPv6")] {
+        let refused = request_pool(&none, "", "", v6);
+        assert_has(refused["Err"].as_str().unwrap(), [why]);
+    }
 }
 
 #[test]
@@ -101,7 +78,7 @@ fn a_default_pool_that_was_released_is_given_again_when_no_other_is_left() {
             // A container has an address: this one isn't given again.
             daemon.address(id, "");
         }
-        daemon.release_pool(&id);
+        daemon.release_pool(id);
     }
     let (first, second) = ("10.201.0.0/24", "10.201.1.0/24");
     assert_eq!(given, [first, second, first, first, first]);

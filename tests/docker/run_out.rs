@@ -4,22 +4,20 @@
 use std::fs;
 use std::path::Path;
 
-use harness::{DockerDaemon, Sandbox, make_old, replay};
-use serde_json::{Value, json};
+use harness::{make_old, replay};
+use serde_json::Value;
+
+use crate::calls::{pool_of, started, started_with};
 
 #[test]
 fn the_pools_of_docker_are_shown_with_the_range_that_addresses_are_given_from() {
-    let sandbox = Sandbox::default();
-    let daemon = DockerDaemon::start(&sandbox, &[]);
+    let (sandbox, daemon) = started();
     for (subnet, range) in [
         ("10.1.0.0/24", ""),
         ("10.2.0.0/16", "10.2.5.0/24"),
         ("10.3.0.0/24", "10.3.0.128/25"),
     ] {
-        let space = "ipam-delegated-local";
-        let body = json!({"AddressSpace": space, "Pool": subnet, "SubPool": range});
-        let pool = daemon.ok("/IpamDriver.RequestPool", &body);
-        daemon.address(pool["PoolID"].as_str().unwrap(), "");
+        daemon.address(&pool_of(&daemon, subnet, range), "");
     }
     let output = sandbox.ipamctl(&["pools", "--json"]).run();
     let pools: Vec<Value> = serde_json::from_str(&output.stdout).unwrap();
@@ -48,9 +46,7 @@ fn rewrite(file: &Path, from: &str, to: &str) {
 
 #[test]
 fn a_full_pool_of_docker_is_walked_to_its_leaks() {
-    let sandbox = Sandbox::default();
-    let daemon = DockerDaemon::start(&sandbox, &[]);
-    let pool = daemon.pool("10.88.0.0/29", &json!({}));
+    let (sandbox, daemon, pool) = started_with("10.88.0.0/29");
     for ip in 1..=6 {
         assert_eq!(daemon.address(&pool, ""), format!("10.88.0.{ip}"));
     }

@@ -11,10 +11,13 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use harness::{DockerDaemon, Sandbox, docker_request, needs, read_docker_answer, repository};
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use harness::{
+    Background, DockerDaemon, Sandbox, docker_request, needs, read_docker_answer, repository,
+};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use serde_json::json;
 
+use crate::calls::{started, started_with};
 use harness::waiting::{held_lock, wait_for, wait_until_equal};
 
 const NETWORK: &str = "docker";
@@ -47,9 +50,7 @@ impl Waiting {
 
     /// As [`Self::start`], with this request.
     fn start_with(request: impl FnOnce(&str) -> String, then: impl FnOnce(&UnixStream)) -> Self {
-        let sandbox = Sandbox::default();
-        let daemon = DockerDaemon::start(&sandbox, &[]);
-        let pool = daemon.pool("10.9.0.0/16", &json!({}));
+        let (sandbox, daemon, pool) = started_with("10.9.0.0/16");
         let lock = held_lock(&sandbox, NETWORK);
         let mut stream = connect(&sandbox);
         stream.write_all(request(&pool).as_bytes()).unwrap();
@@ -67,9 +68,7 @@ impl Waiting {
 
 #[test]
 fn a_request_of_100_mb_a_slow_one_and_a_torn_one_keep_nobody_waiting() {
-    let sandbox = Sandbox::default();
-    let daemon = DockerDaemon::start(&sandbox, &[]);
-    let pool = daemon.pool("10.9.0.0/16", &json!({}));
+    let (sandbox, daemon, pool) = started_with("10.9.0.0/16");
     // None of these ever completes its request.
     let slow: Vec<UnixStream> = (0..50)
         .map(|i| {
@@ -160,9 +159,7 @@ fn the_units_limit_of_files_is_enough_for_a_thousand_requests_at_once() {
     let current = Some(limit);
     setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();
     let count = 1000;
-    let sandbox = Sandbox::default();
-    let daemon = DockerDaemon::start(&sandbox, &[]);
-    let pool = daemon.pool("10.9.0.0/16", &json!({}));
+    let (sandbox, _daemon, pool) = started_with("10.9.0.0/16");
     let streams: Vec<UnixStream> = (0..count).map(|_| connect(&sandbox)).collect();
     thread::scope(|scope| {
         for (i, mut stream) in streams.iter().enumerate() {
@@ -212,8 +209,7 @@ fn sigterm_ends_the_daemon_after_the_calls_that_are_running() {
 #[test]
 fn a_peer_that_is_not_root_is_refused() {
     needs!("root", "/usr/bin/python3");
-    let sandbox = Sandbox::default();
-    let _daemon = DockerDaemon::start(&sandbox, &[]);
+    let (sandbox, _daemon) = started();
     let socket = sandbox.docker_socket();
     let mode = || fs::metadata(&socket).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(), 0o600);
@@ -241,8 +237,7 @@ fn a_peer_that_is_not_root_is_refused() {
 
 #[test]
 fn a_second_daemon_is_refused_and_a_killed_ones_socket_is_replaced() {
-    let sandbox = Sandbox::default();
-    let daemon = DockerDaemon::start(&sandbox, &[]);
+    let (sandbox, daemon) = started();
     let second = |sandbox: &Sandbox, socket: PathBuf| {
         let line = sandbox.docker_daemon_arguments(&socket);
         let output = Command::new(&line[0]).args(&line[1..]).output().unwrap();
@@ -300,13 +295,9 @@ fn a_socket_of_systemds_is_used() {
         os.environ['LISTEN_FDS']='1'\nos.environ['LISTEN_PID']=str(os.getpid())\n\
         os.execv(sys.argv[2],sys.argv[2:])";
     let line = sandbox.docker_daemon_arguments(&sandbox.root().join("unused.sock"));
-    let mut daemon = Command::new("/usr/bin/python3")
-        .args(["-c", activate])
-        .arg(&socket)
-        .args(&line)
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut python = Command::new("/usr/bin/python3");
+    python.args(["-c", activate]).arg(&socket).args(&line);
+    let daemon = Background::start(&mut python, &sandbox.root().join("log"));
     wait_for(|| socket.exists() && UnixStream::connect(&socket).is_ok());
     let mut stream = connect(&sandbox);
     stream
@@ -316,8 +307,8 @@ fn a_socket_of_systemds_is_used() {
         read_docker_answer(&stream).unwrap().body,
         json!({"Implements": ["IpamDriver", "NetworkDriver"]})
     );
-    kill_process(Pid::from_child(&daemon), Signal::TERM).unwrap();
-    assert!(daemon.wait().unwrap().success());
+    daemon.signal(Signal::TERM);
+    assert!(daemon.wait());
     // systemd owns the socket, so it stays.
     assert!(socket.exists());
 }

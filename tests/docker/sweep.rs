@@ -7,6 +7,7 @@ use std::os::unix::net::UnixListener;
 use harness::{DockerDaemon, FakeDocker, Sandbox, docker_pool};
 use serde_json::{Value, json};
 
+use crate::calls::{started, started_with};
 use harness::waiting::{wait_for, wait_until_equal};
 
 const ASKS_AT_ONCE: [&str; 1] = ["--unanswered-after=0s"];
@@ -14,8 +15,7 @@ const GATEWAY: &str = "10.9.0.1";
 
 /// A sandbox with a killed daemon that has given two addresses and the gateway.
 fn killed() -> Sandbox {
-    let sandbox = Sandbox::default();
-    let daemon = DockerDaemon::start(&sandbox, &[]);
+    let (sandbox, daemon) = started();
     let pool = docker_pool("10.9.0.0/24");
     assert_eq!(daemon.gateway(&pool, GATEWAY)["Address"], "10.9.0.1/24");
     for ip in ["10.9.0.2", "10.9.0.3"] {
@@ -100,9 +100,7 @@ fn all_is_kept_until_docker_can_be_asked() {
 #[test]
 fn an_address_that_its_container_requests_again_is_given_if_docker_does_not_have_it() {
     for (ip, is_given) in [("10.9.0.7/24", false), ("10.9.0.8/24", true)] {
-        let sandbox = Sandbox::default();
-        let daemon = DockerDaemon::start(&sandbox, &[]);
-        let pool = daemon.pool("10.9.0.0/24", &json!({}));
+        let (sandbox, daemon, pool) = started_with("10.9.0.0/24");
         daemon.address(&pool, "10.9.0.7");
         let request = json!({"PoolID": pool, "Address": "10.9.0.7"});
         // Docker is asked only about what an earlier daemon has given.

@@ -106,5 +106,5 @@ fn each_failure_of_a_delegate_has_its_code_and_leaves_nothing_reserved() {
     config["ipam"]["delegates"] = json!(["without-json"]);
     let call = sandbox.call("ipam-delegated", "ADD", &config);
     let error = call.container("c2").run().error();
-    assert_has(&error["details"].as_str().unwrap(), ["disk on fire"]);
+    assert_has(error["details"].as_str().unwrap(), ["disk on fire"]);
 }

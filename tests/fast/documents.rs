@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 /// The README and the pages in `docs`, by path.
 fn documents() -> Vec<(String, String)> {
-    let docs = fs::read_dir(repository().join("docs")).unwrap();
-    docs.map(|entry| format!("docs/{}", entry.unwrap().file_name().to_str().unwrap()))
+    let docs = harness::names(repository().join("docs")).into_iter();
+    docs.map(|name| format!("docs/{name}"))
         .filter(|path| path.ends_with(".md"))
         .chain(["README.md".to_owned()])
         .map(|path| (path.clone(), document(&path)))

@@ -221,7 +221,7 @@ fn add_waits_for_a_lock_that_another_holds_and_logs_how_long() {
         .find(|line| line.contains("waited for the lock"))
         .unwrap();
     assert_has(
-        &line,
+        line,
         [
             "container=patient",
             "command=ADD",

@@ -39,7 +39,7 @@ fn add_prints_prev_result_byte_for_byte() {
             );
             let call = sandbox.call("ipam-gc", "ADD", &Value::Null);
             let output = call.stdin(stdin).run();
-            assert!(output.status.success(), "{output:?}");
+            output.ends(0);
             assert_eq!(output.stdout, prev_result, "{version}");
         }
     }

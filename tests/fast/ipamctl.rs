@@ -36,6 +36,18 @@ fn network(sandbox: &Sandbox) -> Value {
     config
 }
 
+/// A sandbox with the network of these tests, and its configuration. Containers with these first
+/// digits of their IDs are added, with these namespaces.
+#[track_caller]
+fn with(containers: &[(&str, &str)]) -> (Sandbox, Value) {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    for (start, netns) in containers {
+        add(&sandbox, &config, &id(start), netns);
+    }
+    (sandbox, config)
+}
+
 /// Adds a container with this namespace; [`GONE`] ends after the ADD.
 #[track_caller]
 fn add(sandbox: &Sandbox, config: &Value, container: &str, netns: &str) {
@@ -75,8 +87,3 @@ const HOSTS: &str = "/proc/self/ns/net";
 
 /// A namespace of a process that has ended.
 const GONE: &str = "gone";
-
-/// The exit status.
-fn status(output: &Output) -> Option<i32> {
-    output.status.code()
-}

@@ -42,5 +42,3 @@ mod undo;
 mod unknown_directories;
 mod verbose_log;
 mod version_negotiation;
-
-harness::print_left_out_at_the_end!();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use harness::{Output, RULES_CHAIN, Sandbox, repository};
+use harness::{Output, RULES_CHAIN, Sandbox, names, repository};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -133,9 +133,8 @@ fn chosen_when(conditions: &Value) -> Value {
 
 #[test]
 fn each_recorded_call_is_replayed() {
-    let folder = fs::read_dir(repository().join("testdata/calls")).unwrap();
-    let files: BTreeSet<String> = folder
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+    let files = names(repository().join("testdata/calls")).into_iter();
+    let files: BTreeSet<String> = files
         .filter_map(|name| name.strip_suffix(".json").map(str::to_owned))
         .collect();
     let adds = adds();

@@ -38,8 +38,7 @@ fn unreadable_ranges_are_a_warning_on_del_and_gc_and_an_error_otherwise() {
         for command in ["DEL", "GC"] {
             let output = call(command);
             output.nothing();
-            assert!(output.stderr.contains("WARN"), "{output:?}");
-            assert!(output.stderr.contains(word), "{output:?}");
+            output.warns(["WARN", word]);
         }
         for command in ["ADD", "CHECK", "STATUS"] {
             assert_eq!(call(command).error()["code"], 7, "{command}");

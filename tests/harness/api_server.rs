@@ -1,6 +1,6 @@
 //! A server for the part of the Kubernetes API that the reader of a Node's `podCIDRs` uses.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -9,6 +9,7 @@ use std::thread;
 use rustls::{ServerConnection, StreamOwned};
 
 use crate::Authority;
+use crate::kubernetes::{answer, read_request};
 
 /// The server's reaction to a request.
 #[derive(Clone, Debug)]
@@ -116,24 +117,12 @@ fn serve(mut stream: Stream, shared: &Mutex<Shared>) -> std::io::Result<()> {
     if matches!(shared.lock().unwrap().answer, ApiAnswer::Closes) {
         return Ok(());
     }
-    let mut head = Vec::new();
-    for line in BufReader::new(&mut stream).lines() {
-        let line = line?;
-        if line.is_empty() {
-            break;
-        }
-        head.push(line);
-    }
+    let request = read_request(&mut stream)?;
     let mut shared = shared.lock().unwrap();
-    shared.requests.push(head);
+    shared.requests.push(request.head);
     match shared.answer.clone() {
         ApiAnswer::Says(status, body) => {
-            let length = body.len();
-            write!(
-                stream,
-                "HTTP/1.1 {status} Status\r\nContent-Type: application/json\r\n\
-                 Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-            )?;
+            stream.write_all(&answer(status, &[], &body))?;
             stream.conn.send_close_notify();
             stream.flush()
         }

@@ -2,8 +2,7 @@
 
 /// Asserts that a text has all of these parts.
 #[track_caller]
-pub fn assert_has(text: impl AsRef<str>, parts: impl IntoIterator<Item = impl AsRef<str>>) {
-    let text = text.as_ref();
+pub fn assert_has(text: &str, parts: impl IntoIterator<Item = impl AsRef<str>>) {
     for part in parts {
         let part = part.as_ref();
         assert!(text.contains(part), "{part:?} is missing in:\n{text}");

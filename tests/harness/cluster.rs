@@ -25,8 +25,8 @@ use member::Member;
 
 pub use faults::Cut;
 pub use keys::ip_of_key;
-pub use member::Disk;
-pub use status::{Metrics, metrics_of, sum_of_metric};
+use status::State;
+pub use status::{metrics_of, sum_of_metric};
 
 /// The number of members.
 pub const MEMBERS: usize = 3;
@@ -61,10 +61,7 @@ impl Cluster {
 
     /// As [`Self::start`], with disks of this size, such as `4g`, in memory.
     pub fn with_disks(size: &str) -> Result<Self, String> {
-        let root = tempfile::Builder::new()
-            .prefix("ipam-delegated-cluster-")
-            .tempdir()
-            .unwrap();
+        let root = TempDir::with_prefix("ipam-delegated-cluster-").unwrap();
         let clients = Node::try_new()?;
         clients.sh(&format!(
             "ip link add br0 type bridge
@@ -164,7 +161,7 @@ impl Cluster {
 
     /// The leader. Waits until there is exactly one.
     pub fn leader(&self) -> usize {
-        let leaders = |states: &[Metrics]| -> Vec<usize> {
+        let leaders = |states: &[State]| -> Vec<usize> {
             let leads = states.iter().filter(|state| state.is_leader);
             leads.map(|state| state.member).collect()
         };
@@ -172,21 +169,21 @@ impl Cluster {
         leaders(&states)[0]
     }
 
-    /// The metrics of all members that answer.
-    pub fn metrics(&self) -> Vec<Metrics> {
+    /// The states of all members that answer.
+    fn states(&self) -> Vec<State> {
         self.inside(|| {
             let members = self.members.iter().enumerate();
             members
                 .filter(|(_, member)| member.is_running())
-                .filter_map(|(number, _)| Metrics::of(number).ok())
+                .filter_map(|(number, _)| State::of(number).ok())
                 .collect()
         })
     }
 
-    fn wait_for(&self, what: &str, holds: impl Fn(&[Metrics]) -> bool) -> Vec<Metrics> {
+    fn wait_for(&self, what: &str, holds: impl Fn(&[State]) -> bool) -> Vec<State> {
         let states = RefCell::default();
         let is_there = || {
-            states.replace(self.metrics());
+            states.replace(self.states());
             holds(&states.borrow())
         };
         wait_or_say(is_there, || format!("no {what}: {:?}", states.borrow()));

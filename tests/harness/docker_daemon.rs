@@ -5,17 +5,17 @@ use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::waiting::wait_or_say;
-use crate::{DOCKER_DAEMON, Flavour, Node, REFERENCE_PLUGINS, Sandbox, executable};
+use crate::{Background, DOCKER_DAEMON, Flavour, Node, REFERENCE_PLUGINS, Sandbox, executable};
 
 /// A daemon that runs. It is killed when this is dropped.
 pub struct DockerDaemon {
-    process: Child,
+    process: Background,
     socket: PathBuf,
 }
 
@@ -143,20 +143,16 @@ impl DockerDaemon {
         let _ = fs::create_dir_all(sandbox.conf_dir());
         let socket = sandbox.docker_socket();
         let line = sandbox.docker_daemon_arguments(&socket);
-        let process = command(&line[0])
-            .args(&line[1..])
-            .args(arguments)
-            .env("IPAM_DELEGATED_STATE_DIR", sandbox.state_dir())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(sandbox.root().join("docker-log")).unwrap())
-            .spawn()
-            .unwrap();
+        let log = sandbox.root().join("docker-log");
+        let _ = fs::remove_file(&log);
+        let mut command = command(&line[0]);
+        command.args(&line[1..]).args(arguments);
+        command.env("IPAM_DELEGATED_STATE_DIR", sandbox.state_dir());
+        let process = Background::start(&mut command, &log);
         let mut daemon = Self { process, socket };
-        let log = || fs::read_to_string(sandbox.root().join("docker-log")).unwrap();
+        let log = || fs::read_to_string(&log).unwrap();
         let answers = || {
-            let ended = daemon.process.try_wait().unwrap();
-            assert!(ended.is_none(), "it has ended: {}", log());
+            assert!(!daemon.process.has_ended(), "it has ended: {}", log());
             daemon.try_call("/Plugin.Activate", "").is_ok()
         };
         wait_or_say(answers, log);
@@ -170,7 +166,7 @@ impl DockerDaemon {
 
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.process), signal).unwrap();
+        self.process.signal(signal);
     }
 
     /// Makes a call; returns the answer.
@@ -218,6 +214,14 @@ impl DockerDaemon {
         pool["PoolID"].as_str().unwrap().to_owned()
     }
 
+    /// Requests a pool that isn't given; returns the message.
+    #[track_caller]
+    pub fn no_pool(&self, subnet: &str, options: &Value) -> String {
+        let body =
+            json!({"AddressSpace": "ipam-delegated-local", "Pool": subnet, "Options": options});
+        self.err("/IpamDriver.RequestPool", &body)
+    }
+
     /// Requests an address; returns it without its prefix length.
     #[track_caller]
     pub fn address(&self, pool: &str, requested: &str) -> String {
@@ -258,21 +262,13 @@ impl DockerDaemon {
     }
 
     /// Kills it, with SIGKILL.
-    pub fn kill(mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
+    pub fn kill(self) {
+        drop(self);
     }
 
     /// Waits for its end; true if it was successful.
-    pub fn wait(mut self) -> bool {
-        self.process.wait().unwrap().success()
-    }
-}
-
-impl Drop for DockerDaemon {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+    pub fn wait(self) -> bool {
+        self.process.wait()
     }
 }
 

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
-use crate::rootfs::place_for_containers;
+use crate::rootfs::{can_run, place_for_containers};
 use crate::waiting::{PATIENCE, wait_for, wait_within};
-use crate::{Cgroup, Node, Sandbox, needs, skip};
+use crate::{Background, Cgroup, Node, Sandbox, needs, skip};
 
 /// The executables of Debian's `docker.io`.
 pub const DOCKERD: &str = "/usr/sbin/dockerd";
@@ -39,7 +39,7 @@ pub struct Dockerd {
     /// The folder of another dockerd and its runtimes, instead of Debian's.
     programs: Option<PathBuf>,
     /// These processes end with the node.
-    started: Vec<Child>,
+    started: Vec<Background>,
     /// Removed after the other fields.
     cgroup: Cgroup,
 }
@@ -75,15 +75,7 @@ impl Dockerd {
         let import = format!("tar -C {} -c . | {DOCKER} import - test", folder.display());
         dockerd.node.sh(&import);
         let probe = dockerd.docker(&["run", "--rm", "--network=none", "test", "/bin/true"]);
-        if !probe.status.success() {
-            let said = String::from_utf8_lossy(&probe.stderr);
-            skip(&format!(
-                "dockerd can't run a container here: {}",
-                said.trim()
-            ));
-            return None;
-        }
-        Some(dockerd)
+        can_run("dockerd", &probe).then_some(dockerd)
     }
 
     /// Starts containerd, which dockerd uses.
@@ -97,7 +89,7 @@ impl Dockerd {
         ];
         let log = self.sandbox.root().join("containerd-log");
         let line = line.map(str::to_owned);
-        self.spawn("/run/containerd.pid", &line, log.to_str().unwrap());
+        self.spawn("/run/containerd.pid", &line, &log);
         self.wait(|dockerd| dockerd.node.succeeds("[ -S /run/containerd-own.sock ]"));
     }
 
@@ -112,7 +104,7 @@ impl Dockerd {
         line.push("--log=debug".to_owned());
         line.extend(options.iter().map(|option| (*option).to_owned()));
         let log = self.sandbox.root().join("docker-log");
-        self.spawn("/run/daemon.pid", &line, log.to_str().unwrap());
+        self.spawn("/run/daemon.pid", &line, &log);
         self.wait(|dockerd| dockerd.node.succeeds(&format!("[ -S {SOCKET} ]")));
     }
 
@@ -156,7 +148,7 @@ impl Dockerd {
         line.extend(self.options.clone());
         let log = self.sandbox.root().join("dockerd-log");
         self.node.sh("rm -f /run/dockerd-own.pid");
-        self.spawn("/run/dockerd.pid", &line, log.to_str().unwrap());
+        self.spawn("/run/dockerd.pid", &line, &log);
         let has_ended = || !self.node.succeeds("kill -0 $(cat /run/dockerd.pid)");
         let answers = || self.docker(&["version"]).status.success();
         wait_within(PATIENCE, || answers() || has_ended());
@@ -172,29 +164,17 @@ impl Dockerd {
         own.map_or_else(|| name.to_owned(), |path| path.display().to_string())
     }
 
-    fn spawn(&mut self, id_file: &str, line: &[String], log: &str) {
-        let log = fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(log)
-            .unwrap();
+    fn spawn(&mut self, id_file: &str, line: &[String], log: &Path) {
         let mut command = self.node.command("sh");
         if let Some(programs) = &self.programs {
             let debian = std::env::var("PATH").unwrap_or_default();
             command.env("PATH", format!("{}:{debian}", programs.display()));
         }
-        let process = command
-            .args(["-c", WITH_ID, id_file])
-            .args(line)
-            .env("HOME", self.sandbox.root())
-            // For a client with an older API version than dockerd.
-            .env("DOCKER_MIN_API_VERSION", "1.24")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        self.started.push(process);
+        command.args(["-c", WITH_ID, id_file]).args(line);
+        command.env("HOME", self.sandbox.root());
+        // For a client with an older API version than dockerd.
+        command.env("DOCKER_MIN_API_VERSION", "1.24");
+        self.started.push(Background::start(&mut command, log));
         self.wait(|dockerd| dockerd.node.succeeds(&format!("[ -s {id_file} ]")));
     }
 
@@ -366,8 +346,6 @@ impl Drop for Dockerd {
     fn drop(&mut self) {
         // Kills the remaining processes: they could remove their own files.
         let _ = self.node.succeeds("kill -9 -1");
-        for process in &mut self.started {
-            let _ = process.wait();
-        }
+        self.started.clear();
     }
 }

@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
+use crate::Background;
 use crate::waiting::wait_or_say;
 use tempfile::TempDir;
 
@@ -18,7 +19,7 @@ pub const ETCDCTL: &str = "/usr/bin/etcdctl";
 /// A running member. Dropping it kills the member and removes its data.
 pub struct EtcdMember {
     folder: TempDir,
-    process: Option<Child>,
+    process: Option<Background>,
     ports: [u16; 2],
     scheme: &'static str,
     arguments: Vec<String>,
@@ -64,9 +65,8 @@ impl EtcdMember {
         let log = self.log();
         let log = || fs::read_to_string(&log).unwrap_or_default();
         let is_ready = || {
-            let process = self.process.as_mut();
-            let ended = process.and_then(|child| child.try_wait().unwrap());
-            assert!(ended.is_none(), "etcd has ended: {}", log());
+            let has_ended = self.process.as_mut().is_some_and(Background::has_ended);
+            assert!(!has_ended, "etcd has ended: {}", log());
             self.is_ready()
         };
         wait_or_say(is_ready, log);
@@ -103,7 +103,7 @@ impl EtcdMember {
     fn launch(&mut self) {
         let [_, peers] = self.ports;
         let peers = format!("http://127.0.0.1:{peers}");
-        let log = fs::File::create(self.log()).unwrap();
+        let _ = fs::remove_file(self.log());
         let mut etcd = Command::new(ETCD);
         etcd.env_clear()
             .args([
@@ -121,11 +121,8 @@ impl EtcdMember {
             .args(["--listen-peer-urls", &peers])
             .args(["--initial-advertise-peer-urls", &peers])
             .args(["--initial-cluster", &format!("test={peers}")])
-            .args(&self.arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log);
-        self.process = Some(etcd.spawn().unwrap());
+            .args(&self.arguments);
+        self.process = Some(Background::start(&mut etcd, &self.log()));
     }
 
     /// True if it serves clients, which requires a leader. Read from its log: etcdctl would need a
@@ -164,10 +161,7 @@ impl EtcdMember {
 
     /// Kills it, with SIGKILL.
     pub fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
+        self.process = None;
     }
 
     fn etcdctl(&self) -> Command {
@@ -246,12 +240,6 @@ impl EtcdMember {
     #[track_caller]
     pub fn put(&self, key: &str, value: &str) {
         self.ctl(&["put", key, value]);
-    }
-}
-
-impl Drop for EtcdMember {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 

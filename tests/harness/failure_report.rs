@@ -53,3 +53,10 @@ fn start_of(path: &Path) -> String {
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
+
+/// The last 15 lines of a file; empty if it is missing.
+pub(crate) fn last_lines(file: &Path) -> String {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(15)..].join("\n")
+}

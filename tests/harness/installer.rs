@@ -3,10 +3,14 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+
+use rustix::process::Signal;
 
 use crate::waiting::wait_or_say;
-use crate::{Call, Flavour, INSTALLER, Node, Output, PLUGINS, Sandbox, TOOL, executable};
+use crate::{
+    Background, Call, Flavour, INSTALLER, Node, Output, PLUGINS, Sandbox, TOOL, executable,
+};
 
 /// The executable of the entry point.
 pub fn installer_executable() -> PathBuf {
@@ -102,15 +106,28 @@ impl Installation {
         ]
     }
 
+    /// Runs the entry point for a release, with further arguments, to its end.
+    pub fn run(&self, release: &Path, words: &[&str]) -> Output {
+        self.call(release, words).run()
+    }
+
     /// Installs a release, and ends.
     pub fn once(&self, release: &Path) -> Output {
-        self.call(release, &["--once"]).run()
+        self.run(release, &["--once"])
     }
 
     /// Starts an entry point without `--once`, with a separate socket for the probe, and waits until
     /// it listens.
     pub fn stay(&self, release: &Path, words: &[&str]) -> Staying {
         self.stay_by(Command::new(installer_executable()), release, words)
+    }
+
+    /// As [`Self::stay`], for a new release of this version, until it is ready.
+    #[track_caller]
+    pub fn ready(&self, version: &str) -> Staying {
+        let staying = self.stay(&self.release(version), &[]);
+        staying.wait(|ready, _| ready);
+        staying
     }
 
     /// As [`Self::stay`], on a test node, where mounts are private.
@@ -126,19 +143,10 @@ impl Installation {
             fs::read_dir(self.sandbox.root()).unwrap().count()
         ));
         let log = status.with_extension("log");
-        let process = command
-            .args(
-                self.arguments(release)
-                    .iter()
-                    .filter(|word| !word.starts_with("--status-file")),
-            )
-            .arg(format!("--status-file={}", status.display()))
-            .args(words)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
+        let mut arguments = self.arguments(release);
+        arguments.retain(|word| !word.starts_with("--status-file"));
+        arguments.push(format!("--status-file={}", status.display()));
+        let process = Background::start(command.args(arguments).args(words), &log);
         let mut staying = Staying {
             process,
             status,
@@ -146,8 +154,8 @@ impl Installation {
         };
         let status = staying.status.clone();
         let is_there = || {
-            let ended = staying.process.try_wait().unwrap();
-            assert!(ended.is_none(), "it has ended: {}", staying.log());
+            let has_ended = staying.process.has_ended();
+            assert!(!has_ended, "it has ended: {}", staying.log());
             status.exists()
         };
         wait_or_say(is_there, || "it says nothing");
@@ -169,7 +177,7 @@ impl Installation {
 
 /// An entry point that keeps running. Dropping it kills it.
 pub struct Staying {
-    process: Child,
+    process: Background,
     status: PathBuf,
     log: PathBuf,
 }
@@ -210,23 +218,14 @@ impl Staying {
     }
 
     /// Ends it with SIGTERM; true if it exits successfully.
-    pub fn terminate(mut self) -> bool {
-        let id = self.process.id().to_string();
-        Command::new("kill").arg(id).status().unwrap();
-        self.process.wait().unwrap().success()
+    pub fn terminate(self) -> bool {
+        self.process.signal(Signal::TERM);
+        self.process.wait()
     }
 
     /// Kills it, with SIGKILL.
-    pub fn kill(mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
-}
-
-impl Drop for Staying {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+    pub fn kill(self) {
+        drop(self);
     }
 }
 

@@ -6,7 +6,7 @@
 
 mod api;
 mod control_plane;
-mod daemon;
+mod faults;
 mod machine;
 mod pod_image;
 mod pod_sandboxes;
@@ -29,7 +29,8 @@ use crate::waiting::wait_within;
 use crate::{blocks, document, repository};
 use control_plane::ControlPlane;
 
-pub use api::{ApiProxy, Fate, KubernetesApi, ProxiedRequest, Snapshot};
+pub use api::{ApiProxy, Fate, KubernetesApi, ProxiedRequest};
+pub(crate) use api::{answer, read_request};
 pub use machine::KubernetesNode;
 pub use pod_image::POD_IMAGE;
 pub use pod_sandboxes::PodSandboxes;
@@ -56,7 +57,8 @@ const PATIENCE: Duration = Duration::from_secs(150);
 pub struct KubernetesCluster {
     /// The nodes end before the network that joins them.
     nodes: Vec<KubernetesNode>,
-    control_plane: ControlPlane,
+    /// The API server, its etcd, and the controllers.
+    pub control_plane: ControlPlane,
     root: TempDir,
     /// Commands of pages that were run.
     documented: Mutex<Vec<String>>,
@@ -72,10 +74,7 @@ impl KubernetesCluster {
     /// Namespaces can't be made, or busybox isn't static.
     pub fn start(runtime: ContainerRuntime, image: &Path) -> Result<Self, String> {
         claim(&format!("a cluster with {runtime:?} starts"));
-        let root = tempfile::Builder::new()
-            .prefix("ipam-delegated-kubernetes-")
-            .tempdir()
-            .unwrap();
+        let root = TempDir::with_prefix("ipam-delegated-kubernetes-").unwrap();
         let pod_image = pod_image::make(root.path()).map_err(|reason| reason.to_string())?;
         let control_plane = ControlPlane::launch(root.path(), None, &[])?;
         let nodes: Result<Vec<KubernetesNode>, String> = (0..NODES.len())
@@ -156,32 +155,6 @@ impl KubernetesCluster {
         let node = &mut self.nodes[number];
         node.boot(&self.control_plane).unwrap();
         node.start_runtime();
-    }
-
-    /// Kills the API server. [`Self::start_api_server`] starts it again.
-    pub fn kill_api_server(&mut self) {
-        self.control_plane.kill("kube-apiserver");
-    }
-
-    /// Starts the API server after [`Self::kill_api_server`].
-    pub fn start_api_server(&mut self) {
-        self.control_plane.start_api_server();
-        self.control_plane.wait_until_ready();
-    }
-
-    /// Stops the API server for this time with SIGSTOP: it accepts connections and doesn't answer.
-    pub fn pause_api_server(&self, time: Duration) {
-        self.control_plane.pause("kube-apiserver", time);
-    }
-
-    /// Saves the state of etcd, for [`Self::restore`].
-    pub fn snapshot(&self) {
-        self.control_plane.snapshot("/run/older");
-    }
-
-    /// Sets etcd back to the last snapshot, and starts it and the API server again.
-    pub fn restore(&mut self) {
-        self.control_plane.restore("/run/older");
     }
 
     /// The endpoint of the cluster's etcd, which requires no certificate.

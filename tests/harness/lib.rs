@@ -5,6 +5,7 @@
 #[cfg(feature = "tls")]
 mod api_server;
 mod assertions;
+mod background;
 mod build;
 pub mod call_points;
 mod calls;
@@ -15,6 +16,8 @@ mod clock;
 #[cfg(feature = "tls")]
 mod cluster;
 pub mod cni_network;
+#[cfg(feature = "tls")]
+mod daemon;
 mod docker_daemon;
 mod dockerd;
 mod documents;
@@ -46,6 +49,7 @@ pub mod waiting;
 #[cfg(feature = "tls")]
 pub use api_server::{ApiAnswer, ApiServer};
 pub use assertions::assert_has;
+pub use background::Background;
 pub use build::{BUILT, build_all, example, executable, folder_of_builds, plugins};
 pub use calls::{RANGES_CHAIN, RULES_CHAIN, many_routes};
 #[cfg(feature = "tls")]
@@ -53,9 +57,7 @@ pub use certificates::{Authority, CertificateFiles};
 pub use cgroup::Cgroup;
 pub use clock::{CC, StoppedClock};
 #[cfg(feature = "tls")]
-pub use cluster::{
-    Cluster, Cut, Disk, MEMBERS, Metrics, Namespace, PREFIX, ip_of_key, metrics_of, sum_of_metric,
-};
+pub use cluster::{Cluster, Cut, MEMBERS, Namespace, PREFIX, ip_of_key, metrics_of, sum_of_metric};
 pub use docker_daemon::{
     DockerAnswer, DockerDaemon, docker_daemon_executable, docker_pool, docker_request, is_answered,
     read_docker_answer,
@@ -73,7 +75,7 @@ pub use installer::{
 #[cfg(feature = "tls")]
 pub use kubernetes::{
     Answer, ApiProxy, ContainerRuntime, Fate, KubernetesApi, KubernetesCluster, KubernetesNode,
-    NODES, POD_IMAGE, Pod, PodSandboxes, ProxiedRequest, Snapshot, claim, foreign_kind,
+    NODES, POD_IMAGE, Pod, PodSandboxes, ProxiedRequest, claim, foreign_kind,
     kind_of_virtual_machines, pod, virtual_machine, workload,
 };
 pub use kubernetes_programs::{KUBECTL, KUBERNETES_PROGRAMS, RUNTIMES, kubernetes_programs};
@@ -84,15 +86,14 @@ pub use release::{Image, Release, dist, one_inode};
 pub use rootfs::{BUSYBOX, make_rootfs};
 pub use run::{Call, Output, Running, answer_of};
 pub use sample::{ALL_POINTS, SAMPLE, is_in_turn, sample};
-pub use sandbox::{Flavour, Form, Sandbox};
+pub use sandbox::{Flavour, Form, Sandbox, names};
 pub use shipped::{
     ALLOCATOR, DHCP_RENEWER, DOCKER_DAEMON, Executable, INSTALLER, MULTI_CALL, NETWORK_EXECUTABLES,
     ONE_BUILD, ORCHESTRATOR, PLUGINS, TARGET, TOOL, cargo, cargo_by_hand, debug_dir,
     network_plugins, repository, target_dir,
 };
 pub use skip::{
-    LEFT_OUT_FILE, PACKAGE, Reason, is_sampled, missing, print_left_out, report_left_out, skip,
-    skip_for,
+    LEFT_OUT_FILE, PACKAGE, Reason, is_sampled, missing, report_left_out, skip, skip_for,
 };
 pub use strace::STRACE;
 pub use verbose_log::log;

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::rootfs::place_for_containers;
-use crate::{Cgroup, Node, REFERENCE_PLUGINS, Sandbox, needs, skip};
+use crate::rootfs::{can_run, place_for_containers};
+use crate::{Cgroup, Node, REFERENCE_PLUGINS, Sandbox, needs};
 use serde_json::Value;
 
 use crate::runtimes::{address_in, conflist};
@@ -35,15 +35,7 @@ impl Podman {
         };
         podman.configure(rules);
         let probe = podman.run(&["--rm", "--network=none"], "probe", &["/bin/true"]);
-        if !probe.status.success() {
-            let said = String::from_utf8_lossy(&probe.stderr);
-            skip(&format!(
-                "podman can't run a container here: {}",
-                said.trim()
-            ));
-            return None;
-        }
-        Some(podman)
+        can_run("podman", &probe).then_some(podman)
     }
 
     fn configure(&self, rules: &Value) {

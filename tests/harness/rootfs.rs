@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Output;
 
 use crate::elf::segment_types;
 use crate::{Cgroup, Node, Reason, Sandbox, needs, skip, skip_for};
@@ -30,6 +31,18 @@ pub(crate) fn place_for_containers() -> Option<(Node, Sandbox, Cgroup)> {
         .ok()?;
     let cgroup = Cgroup::named(sandbox.root().file_name()?.to_str()?);
     Some((node.ok()?, sandbox, cgroup))
+}
+
+/// True if the probe of a container runtime was successful. Otherwise, reports the test as skipped.
+pub(crate) fn can_run(runtime: &str, probe: &Output) -> bool {
+    let said = String::from_utf8_lossy(&probe.stderr);
+    if !probe.status.success() {
+        skip(&format!(
+            "{runtime} can't run a container here: {}",
+            said.trim()
+        ));
+    }
+    probe.status.success()
 }
 
 /// Creates the root file system in a new folder, from [`BUSYBOX`].

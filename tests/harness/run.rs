@@ -286,11 +286,17 @@ impl Output {
         }
     }
 
+    /// Asserts that the call ended with this exit status.
+    #[track_caller]
+    pub fn ends(&self, status: i32) -> &Self {
+        assert_eq!(self.status.code(), Some(status), "{self:?}");
+        self
+    }
+
     /// Asserts that the call ended with this exit status, and that its stderr has all of these parts.
     #[track_caller]
     pub fn failed(&self, status: i32, parts: impl IntoIterator<Item = impl AsRef<str>>) {
-        assert_eq!(self.status.code(), Some(status), "{self:?}");
-        self.warns(parts);
+        self.ends(status).warns(parts);
     }
 
     /// The JSON on stdout, whatever the exit status is.

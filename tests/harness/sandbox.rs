@@ -61,10 +61,7 @@ impl Sandbox {
 
     /// A sandbox with our plugins.
     pub fn in_form(flavour: Flavour, form: Form) -> Self {
-        let root = tempfile::Builder::new()
-            .prefix("ipam-delegated-test-")
-            .tempdir()
-            .unwrap();
+        let root = TempDir::with_prefix("ipam-delegated-test-").unwrap();
         let sandbox = Self { root };
         fs::create_dir(sandbox.plugins()).unwrap();
         sandbox.link_plugins(&plugins(flavour, form));
@@ -232,31 +229,26 @@ impl Sandbox {
 
     /// The reservations of a network or pool, sorted: address and content of the file.
     pub fn reservations(&self, network: &str) -> Vec<(String, String)> {
-        let Ok(entries) = fs::read_dir(self.data_dir().join(network)) else {
+        let folder = self.data_dir().join(network);
+        if !folder.exists() {
             return Vec::new();
-        };
-        let mut all: Vec<(String, String)> = entries
-            .filter_map(|entry| {
-                let name = entry.unwrap().file_name().into_string().unwrap();
-                name.parse::<std::net::IpAddr>().ok()?;
-                let path = self.data_dir().join(network).join(&name);
-                Some((name, fs::read_to_string(path).unwrap_or_default()))
-            })
-            .collect();
-        all.sort();
-        all
+        }
+        let reservations = names(&folder).into_iter().filter_map(|name| {
+            name.parse::<std::net::IpAddr>().ok()?;
+            let content = fs::read_to_string(folder.join(&name)).unwrap_or_default();
+            Some((name, content))
+        });
+        reservations.collect()
     }
 
     /// The names of the records of a network, sorted.
     pub fn records(&self, network: &str) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.state_dir().join(network)) else {
-            return Vec::new();
-        };
-        let mut names: Vec<String> = entries
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
+        let folder = self.state_dir().join(network);
+        if folder.exists() {
+            names(folder)
+        } else {
+            Vec::new()
+        }
     }
 
     /// The processes with this sandbox's `CNI_PATH` in their environment, as `<pid> <command
@@ -291,4 +283,15 @@ impl Sandbox {
             .map(|(ip, _)| ip)
             .collect()
     }
+}
+
+/// The names in a folder, sorted.
+#[track_caller]
+pub fn names(folder: impl AsRef<Path>) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
 }

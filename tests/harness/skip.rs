@@ -1,11 +1,11 @@
-//! Reports skipped tests: in a list that a target prints at its end, and to a file that
-//! `cargo xtask test` prints.
+//! Reports skipped tests: on the stderr of their target, and to a file that `cargo xtask test`
+//! prints.
 
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::thread;
 
 use crate::{
@@ -43,9 +43,6 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The tests that this process has skipped, with their reasons.
-static LEFT_OUT: Mutex<Vec<(Reason, String)>> = Mutex::new(Vec::new());
-
 /// Reports that the running test is skipped, because of the machine.
 pub fn skip(reason: &str) {
     skip_for(Reason::Machine(reason.to_owned()));
@@ -56,7 +53,8 @@ pub fn skip_for(reason: Reason) {
     let test = thread::current().name().unwrap_or("a test").to_owned();
     let file = std::env::var_os(LEFT_OUT_FILE).map(PathBuf::from);
     report_left_out(file.as_deref(), &test, &reason);
-    LEFT_OUT.lock().unwrap().push((reason, test));
+    // The macros of the standard library would write to the captured output of the test.
+    let _ = writeln!(std::io::stderr(), "\n{test} is skipped: {reason}");
 }
 
 /// True if the running test is in this commit's sample, which has one of two neighbours; reports it
@@ -80,39 +78,6 @@ pub fn report_left_out(file: Option<&Path>, check: &str, reason: &Reason) {
     }
 }
 
-/// Prints the tests that this process has skipped so far.
-pub fn print_left_out() {
-    // The macros of the standard library would write to the captured output of the calling test.
-    let mut stderr = std::io::stderr();
-    for line in lines(&LEFT_OUT.lock().unwrap()) {
-        let _ = writeln!(stderr, "\n{line}");
-    }
-}
-
-/// The skipped tests in at most four lines: those that need root, those that need a package, those
-/// for which the machine isn't enough, and those of other commits' samples.
-fn lines(left_out: &[(Reason, String)]) -> Vec<String> {
-    let line = |is_meant: fn(&Reason) -> bool| {
-        let meant = left_out.iter().filter(|(reason, _)| is_meant(reason));
-        let (mut reasons, tests): (Vec<String>, Vec<&str>) = meant
-            .map(|(reason, test)| (reason.to_string(), test.as_str()))
-            .unzip();
-        reasons.sort();
-        reasons.dedup();
-        let (count, reasons, tests) = (tests.len(), reasons.join("; "), tests.join(", "));
-        (count > 0).then(|| format!("{count} skipped ({reasons}): {tests}"))
-    };
-    [
-        line(|reason| matches!(reason, Reason::Root)),
-        line(|reason| matches!(reason, Reason::Package(_))),
-        line(|reason| matches!(reason, Reason::Machine(_))),
-        line(|reason| *reason == Reason::Sample),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
 /// Skips the test with a report, unless the machine has all of these requirements: `root`, who may
 /// make namespaces; `trace`, for strace; `dist` for the archives of a release;
 /// [`KUBERNETES_PROGRAMS`]; a reference plugin; or the path of a file. In a function that returns
@@ -126,19 +91,6 @@ macro_rules! needs {
                 return Default::default();
             }
         )+
-    };
-}
-
-/// The last test of a target, in the order of names: prints the tests that were skipped.
-#[macro_export]
-macro_rules! print_left_out_at_the_end {
-    () => {
-        mod zz_left_out {
-            #[test]
-            fn skipped_tests_are_named() {
-                $crate::print_left_out();
-            }
-        }
     };
 }
 
@@ -182,24 +134,4 @@ fn why_no_trace() -> Option<Reason> {
     let output = Call::new("/bin/true".into()).through(&strace).run();
     let reason = || Reason::Machine("no process may trace another".to_owned());
     (!output.status.success()).then(reason)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn skipped_tests_are_named_in_a_line_for_each_kind_of_reason() {
-        let package = |text: &str| Reason::Package(text.to_owned());
-        let left_out = [
-            (package("jq is missing"), "chain::first".to_owned()),
-            (Reason::Root, "node::second".to_owned()),
-            (package("jq is missing"), "chain::third".to_owned()),
-        ];
-        let expected = [
-            "1 skipped (user: it needs root): node::second",
-            "2 skipped (package: jq is missing): chain::first, chain::third",
-        ];
-        assert_eq!(lines(&left_out), expected);
-    }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::Sandbox;
+use crate::{Sandbox, names};
 
 impl Sandbox {
     /// Names of a plugin's log files, the oldest first.
@@ -26,14 +26,11 @@ pub fn log(folder: &Path, plugin: &str) -> String {
 }
 
 fn log_files(folder: &Path, plugin: &str) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(folder) else {
+    if !folder.exists() {
         return Vec::new();
-    };
+    }
     let prefix = format!("{plugin}.log.");
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| name.starts_with(&prefix))
-        .collect();
-    names.sort();
+    let mut names = names(folder);
+    names.retain(|name| name.starts_with(&prefix));
     names
 }

@@ -4,17 +4,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use harness::{Installation, Node, PLUGINS, TOOL, assert_has, needs, one_inode, write_executable};
+use harness::{Installation, Node, PLUGINS, TOOL, names, needs, one_inode, write_executable};
 use serde_json::json;
-
-/// Names in a folder, without hidden ones.
-pub(crate) fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap();
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
-    names.sort();
-    names
-}
 
 #[test]
 fn another_version_replaces_all_plugins_and_the_same_one_touches_nothing() {
@@ -23,10 +14,7 @@ fn another_version_replaces_all_plugins_and_the_same_one_touches_nothing() {
     let sbin = installation.path("sbin");
     let word = format!("--sbin={}", sbin.display());
     let install = |release: &Path| {
-        installation
-            .call(release, &["--once", &word])
-            .run()
-            .nothing();
+        installation.run(release, &["--once", &word]).nothing();
     };
     install(&old);
     assert!(installation.is_installed("1.0.0"));
@@ -55,7 +43,7 @@ fn a_folder_that_is_a_link_is_followed_and_a_dangling_one_refused() {
     let plugins = installation.sandbox.plugins();
     symlink(installation.path("elsewhere"), &plugins).unwrap();
     let output = installation.once(&release);
-    assert_eq!(output.status.code(), Some(1));
+    output.ends(1);
     let named = plugins.display().to_string();
     assert!(output.stderr.contains(&named), "{}", output.stderr);
     fs::create_dir(installation.path("elsewhere")).unwrap();
@@ -100,8 +88,7 @@ fn a_foreign_file_forbids_an_installation_and_all_stays_as_it_was() {
         plant();
         let before = installation.installed();
         let output = installation.once(&new);
-        assert_eq!(output.status.code(), Some(1));
-        output.warns([name.to_str().unwrap()]);
+        output.failed(1, [name.to_str().unwrap()]);
         assert_eq!(installation.installed(), before);
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
     }
@@ -120,10 +107,8 @@ fn a_foreign_conflist_or_catalogue_forbids_the_installation_of_the_plugins_too()
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(&file, "{}").unwrap();
         let from = installation.config(kind, &[("10-mine.json", "{}")]);
-        let output = installation.call(&release, &["--once", &from]).run();
-        assert_eq!(output.status.code(), Some(1));
-        let said = &output.stderr;
-        assert!(said.contains(file.to_str().unwrap()), "{said}");
+        let output = installation.run(&release, &["--once", &from]);
+        output.failed(1, [file.to_str().unwrap()]);
         assert!(names(&installation.sandbox.plugins()).is_empty());
         assert_eq!(fs::read_to_string(&file).unwrap(), "{}");
         fs::remove_file(&file).unwrap();
@@ -137,11 +122,8 @@ fn an_executable_of_the_image_that_does_not_end_is_ended() {
     let refused = |release: &Path, path: &Path, script: &str| {
         fs::remove_file(path).unwrap();
         write_executable(path, script);
-        let output = installation.call(release, &["--once", &from]).run();
-        assert_eq!(output.status.code(), Some(1));
-        let said = &output.stderr;
-        assert!(said.contains(path.to_str().unwrap()), "{said}");
-        assert!(said.contains("did not end within"), "{said}");
+        let output = installation.run(release, &["--once", &from]);
+        output.failed(1, [path.to_str().unwrap(), "did not end within"]);
     };
     let [hangs, leaves] = ["1.0.0", "2.0.0"].map(|version| installation.release(version));
     let plugin = hangs.join("plugins/ipam-delegated");
@@ -162,9 +144,8 @@ fn a_refused_configuration_leaves_the_conflists_folder_untouched() {
     let list = r#"{"cniVersion": "1.0.0", "name": "a b"}"#;
     let from = installation.config("conflists", &[("10-a.conflist", list)]);
     let before = fs::metadata(&net).unwrap().modified().unwrap();
-    let output = installation.call(&release, &["--once", &from]).run();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(output.stderr.contains("a b"), "{}", output.stderr);
+    let output = installation.run(&release, &["--once", &from]);
+    output.failed(1, ["a b"]);
     assert!(installation.is_installed("1.0.0"));
     assert_eq!(fs::metadata(&net).unwrap().modified().unwrap(), before);
 }
@@ -189,9 +170,7 @@ fn a_new_catalogue_is_checked_with_the_conflist_that_reads_it() {
     let install = |pool: &str| {
         let rules = json!({"rules": [{"pools": [pool]}]}).to_string();
         let pools = installation.config("pools", &[("20-rules.json", &rules)]);
-        installation
-            .call(&release, &["--once", &pools, &conflists])
-            .run()
+        installation.run(&release, &["--once", &pools, &conflists])
     };
     // Only the conflist has this pool.
     install("all").nothing();
@@ -223,12 +202,7 @@ fn installations_at_once_leave_one_version_whole() {
                 .iter()
                 .any(|version| installation.is_installed(version))
         );
-        assert_eq!(
-            fs::read_dir(installation.sandbox.plugins())
-                .unwrap()
-                .count(),
-            PLUGINS.len()
-        );
+        assert_eq!(names(installation.sandbox.plugins()).len(), PLUGINS.len());
     }
 }
 
@@ -252,8 +226,7 @@ fn a_disk_without_room_is_named_and_the_old_files_stay() {
         "dd if=/dev/zero of={folder}/filler bs=1k count=64 2>/dev/null || true"
     ));
     let output = installation.once_on(&node, &new);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    output.warns([&folder, "No space left"]);
+    output.failed(1, [&folder, "No space left"]);
     assert_eq!(content(), before);
     node.sh(&format!("rm {folder}/filler"));
     assert_eq!(node.sh(&format!("ls -ia {folder} | grep ipam-d")), {
@@ -287,9 +260,7 @@ fn a_read_only_folder_and_one_of_another_user_are_named() {
     let folder = installation.sandbox.plugins().display().to_string();
     node.sh(&format!("mount --bind -o ro {folder} {folder}"));
     let output = installation.once_on(&node, &new);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let said = &output.stderr;
-    assert_has(&said, [&folder, "Read-only"]);
+    output.failed(1, [&folder, "Read-only"]);
     assert!(installation.is_installed("1.0.0"));
 
     // Root without capabilities, as in the manifest.
@@ -302,9 +273,7 @@ fn a_read_only_folder_and_one_of_another_user_are_named() {
     let call = || installation.call(&new, &["--once"]).through(&without);
     std::os::unix::fs::chown(&folder, Some(1001), Some(1001)).unwrap();
     let output = call().run();
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let said = &output.stderr;
-    assert_has(&said, [&folder, "Permission denied"]);
+    output.failed(1, [&folder, "Permission denied"]);
     assert!(installation.is_installed("1.0.0"));
     std::os::unix::fs::chown(&folder, Some(0), Some(0)).unwrap();
     call().run().nothing();

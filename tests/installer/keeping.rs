@@ -6,12 +6,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use harness::{
-    Call, Installation, Node, PLUGINS, Sandbox, needs, plugin_of_version, unmarked,
+    Call, Installation, Node, PLUGINS, Sandbox, names, needs, plugin_of_version, unmarked,
     write_executable,
 };
 use serde_json::json;
-
-use crate::installing::names;
 
 /// True if all plugins in a folder are links to one file; false also during a change.
 fn is_one_file(folder: &Path) -> bool {
@@ -65,8 +63,7 @@ fn what_is_removed_damaged_or_replaced_by_another_version_is_put_right() {
 #[test]
 fn a_foreign_file_stays_and_is_told() {
     let installation = Installation::default();
-    let staying = installation.stay(&installation.release("2.0.0"), &[]);
-    staying.wait(|ready, _| ready);
+    let staying = installation.ready("2.0.0");
     let plugin = installation.sandbox.plugins().join(PLUGINS[1]);
     write_executable(&plugin, "#!/bin/sh\nexit 0\n");
     let named = plugin.display().to_string();
@@ -81,8 +78,7 @@ fn a_foreign_file_stays_and_is_told() {
 fn a_plugin_of_another_user_is_replaced_and_its_links_are_not_written_through() {
     needs!("root");
     let installation = Installation::default();
-    let staying = installation.stay(&installation.release("2.0.0"), &[]);
-    staying.wait(|ready, _| ready);
+    let staying = installation.ready("2.0.0");
     let plugin = installation.sandbox.plugins().join(PLUGINS[1]);
     let link = installation.path("link");
     fs::hard_link(&plugin, &link).unwrap();
@@ -114,8 +110,7 @@ fn of_two_the_second_waits_and_changes_nothing_until_the_first_has_ended() {
 #[test]
 fn hundreds_of_changes_cost_few_repairs_and_others_names_none() {
     let installation = Installation::default();
-    let staying = installation.stay(&installation.release("2.0.0"), &[]);
-    staying.wait(|ready, _| ready);
+    let staying = installation.ready("2.0.0");
     let repairs = || staying.log().matches("installed in").count();
     let plugins = installation.sandbox.plugins();
     for i in 0..500 {
@@ -155,8 +150,7 @@ fn a_removal_that_waits_removes_all_once_nothing_is_reserved() {
 #[test]
 fn a_del_that_has_failed_is_repeated() {
     let installation = Installation::default();
-    let staying = installation.stay(&installation.release("1.0.0"), &[]);
-    staying.wait(|ready, _| ready);
+    let staying = installation.ready("1.0.0");
     let away = installation.path("away");
     fs::write(&away, "").unwrap();
     let delegate = format!(

@@ -7,12 +7,10 @@ use std::path::Path;
 
 use harness::call_points::points;
 use harness::{
-    Call, Installation, PLUGINS, needs, one_inode, plugin_of_version, sample, unmarked,
+    Call, Installation, PLUGINS, names, needs, one_inode, plugin_of_version, sample, unmarked,
     write_executable,
 };
 use serde_json::json;
-
-use crate::installing::names;
 
 /// Kills a call at each point. Prepares the node before each point, and examines it after.
 fn walk(

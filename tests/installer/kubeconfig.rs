@@ -107,7 +107,7 @@ fn without_the_api_servers_address_the_reason_is_named() {
     let [file, account, _] = world.words();
     let words = ["--once", &file, &account];
     let output = world.0.call(&release, &words).run();
-    assert_eq!(output.status.code(), Some(1));
+    output.ends(1);
     let reason = "no API server is known: KUBERNETES_SERVICE_HOST";
     assert!(output.stderr.contains(reason), "{}", output.stderr);
 }

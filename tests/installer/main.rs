@@ -11,5 +11,3 @@ mod manifests;
 mod nodes;
 mod pod_cidr;
 mod removal;
-
-harness::print_left_out_at_the_end!();

@@ -3,12 +3,10 @@
 use std::fs;
 
 use harness::{
-    Installation, Node, PLUGINS, TOOL, assert_has, installer_executable, needs, plugin_of_version,
+    Installation, Node, PLUGINS, TOOL, installer_executable, names, needs, plugin_of_version,
     write_executable,
 };
 use serde_json::json;
-
-use crate::installing::names;
 
 #[test]
 fn a_removal_is_refused_while_addresses_are_reserved() {
@@ -16,15 +14,12 @@ fn a_removal_is_refused_while_addresses_are_reserved() {
     let sbin = installation.path("sbin");
     let word = format!("--sbin={}", sbin.display());
     let release = installation.release("1.0.0");
-    installation
-        .call(&release, &["--once", &word])
-        .run()
-        .nothing();
+    installation.run(&release, &["--once", &word]).nothing();
     let data = installation.sandbox.data_dir();
     fs::create_dir_all(data.join("mynet")).unwrap();
     fs::create_dir_all(installation.path("cni/net.d")).unwrap();
     fs::write(data.join("mynet/10.1.0.7"), "8f3e52c1\r\neth0").unwrap();
-    let output = installation.call(&release, &["--uninstall", &word]).run();
+    let output = installation.run(&release, &["--uninstall", &word]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = &output.stderr;
     let row = ["10.1.0.7", "mynet", "8f3e52c1"];
@@ -38,20 +33,14 @@ fn a_removal_is_refused_while_addresses_are_reserved() {
         .join("mynet/8f3e52c1:eth0.json");
     fs::create_dir_all(record.parent().unwrap()).unwrap();
     fs::write(&record, "{}\n").unwrap();
-    let output = installation.call(&release, &["--uninstall", &word]).run();
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(output.stderr.contains("8f3e52c1"), "{}", output.stderr);
+    let output = installation.run(&release, &["--uninstall", &word]);
+    output.failed(1, ["8f3e52c1"]);
     let all = ["--uninstall", "--even-in-use", &word];
-    installation.call(&release, &all).run().nothing();
-    assert_eq!(
-        fs::read_dir(installation.sandbox.plugins())
-            .unwrap()
-            .count(),
-        0
-    );
+    installation.run(&release, &all).nothing();
+    assert_eq!(names(installation.sandbox.plugins()), [""; 0]);
     assert_eq!(fs::read_dir(&sbin).unwrap().count(), 0);
     // A second removal is no error.
-    installation.call(&release, &all).run().nothing();
+    installation.run(&release, &all).nothing();
 }
 
 #[test]
@@ -66,7 +55,7 @@ fn a_container_that_starts_during_a_removal_keeps_its_plugins_and_its_conflist()
         "type": "ipam-delegated", "delegates": ["ipam-ds-ranges", "ipam-da-host-local"],
         "ranges": [[{"subnet": "10.1.0.0/24"}]], "dataDir": data, "stateDir": installation.path("state")}}]});
     let from = installation.config("conflists", &[("10-mynet.conflist", &list.to_string())]);
-    let install = || installation.call(&release, &["--once", &from]).run();
+    let install = || installation.run(&release, &["--once", &from]);
     install().nothing();
     let net = installation.path("cni/net.d");
     let installed = || {
@@ -87,19 +76,14 @@ fn a_container_that_starts_during_a_removal_keeps_its_plugins_and_its_conflist()
              printf '8f3e52c1\\r\\neth0' > {mynet}/10.1.0.7\nexit $status\n"
         ),
     );
-    let output = installation.call(&release, &["--uninstall"]).run();
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let said = &output.stderr;
-    assert_has(&said, ["10.1.0.7", "mynet"]);
+    let output = installation.run(&release, &["--uninstall"]);
+    output.failed(1, ["10.1.0.7", "mynet"]);
     assert_eq!(installed(), before);
     // The next removal removes the conflist as well.
     fs::remove_dir_all(&data).unwrap();
     fs::remove_file(&tool).unwrap();
     fs::hard_link(format!("{real}"), &tool).unwrap();
-    installation
-        .call(&release, &["--uninstall"])
-        .run()
-        .nothing();
+    installation.run(&release, &["--uninstall"]).nothing();
     assert_eq!(names(&plugins), ["bridge"]);
     assert!(names(&net).is_empty());
 }
@@ -109,10 +93,7 @@ fn a_removal_leaves_what_it_has_not_installed_and_names_each() {
     let installation = Installation::default();
     let release = installation.release("1.0.0");
     let from = installation.config("pools", &[("10-pools.json", r#"{"pools": {}}"#)]);
-    installation
-        .call(&release, &["--once", &from])
-        .run()
-        .nothing();
+    installation.run(&release, &["--once", &from]).nothing();
     let (net, plugins) = (
         installation.path("cni/net.d"),
         installation.sandbox.plugins(),
@@ -127,8 +108,8 @@ fn a_removal_leaves_what_it_has_not_installed_and_names_each() {
     write_executable(&foreign, "#!/bin/sh\n");
     let pool = installation.path("cni/ipam.d/90-mine.json");
     fs::write(&pool, "{}").unwrap();
-    let output = installation.call(&release, &["--uninstall"]).run();
-    assert!(output.status.success(), "{output:?}");
+    let output = installation.run(&release, &["--uninstall"]);
+    output.ends(0);
     assert_eq!(names(&net), ["notes.ipam-installer"]);
     assert_eq!(names(&plugins), [PLUGINS[1], "ipam-ds-theirs"]);
     assert_eq!(names(pool.parent().unwrap()), ["90-mine.json"]);

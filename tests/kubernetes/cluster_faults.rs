@@ -60,7 +60,9 @@ pub(super) fn pods_come_and_go_though_answers_are_late_or_lost(cluster: &Kuberne
     let pods = ["s0", "s1", "s2", "s3", "s4", "s5"];
     let slow = |cluster: &KubernetesCluster| {
         for _ in 0..6 {
-            cluster.pause_api_server(Duration::from_millis(700));
+            cluster
+                .control_plane
+                .pause_api_server(Duration::from_millis(700));
             std::thread::sleep(Duration::from_millis(700));
         }
     };
@@ -97,7 +99,7 @@ pub(super) fn a_restored_state_is_reconciled(cluster: &mut KubernetesCluster) {
     }
     wait_for_further(cluster, &pods);
     let of_t = second_address(cluster, "t");
-    cluster.snapshot();
+    cluster.control_plane.snapshot();
     // t has a new sandbox and another address; u is gone, and its address is back later.
     cluster.sh("kubectl -n shop delete pod u");
     let node = cluster.node(0);
@@ -114,7 +116,7 @@ pub(super) fn a_restored_state_is_reconciled(cluster: &mut KubernetesCluster) {
     for node in cluster.nodes() {
         node.kill("kubelet");
     }
-    cluster.restore();
+    cluster.control_plane.restore();
     assert!(held_by(cluster, &pods).is_disjoint(&new));
     let tool = "/opt/cni/sbin/ipamctl";
     for node in cluster.nodes() {

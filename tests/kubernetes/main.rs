@@ -79,5 +79,3 @@ pub(crate) fn assert_rights(cluster: &KubernetesCluster, account: &str, rights: 
         assert_eq!(cluster.succeeds(&asked), *may, "{what}");
     }
 }
-
-harness::print_left_out_at_the_end!();

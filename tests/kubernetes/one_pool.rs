@@ -50,13 +50,13 @@ fn a_failed_del_is_repeated(cluster: &mut KubernetesCluster) {
         let events = cluster.sh(killing);
         pods.iter().all(|pod| events.contains(&format!("/{pod}.")))
     });
-    cluster.kill_api_server();
+    cluster.control_plane.stop_api_server();
     cluster.wait_for_none("DELs that have begun", || {
         let begun = "grep -q -r deleting /var/lib/cni/ipam-delegated/lan";
         let nodes = cluster.nodes().iter().filter(|node| !node.succeeds(begun));
         nodes.map(KubernetesNode::name).collect()
     });
-    cluster.start_api_server();
+    cluster.control_plane.start_api_server();
     cluster.wait_for("their addresses are released", || {
         let held = held(cluster);
         held.iter().all(|[pod, ..]| !pods.contains(&pod.as_str()))

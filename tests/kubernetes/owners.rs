@@ -297,8 +297,8 @@ fn crowd(looks: &Looks, cluster: &mut KubernetesCluster) {
         let count = "[ $(ls /run/claims | wc -l) -gt 40 ]";
         cluster.nodes().iter().all(|node| node.succeeds(count))
     });
-    cluster.kill_api_server();
-    cluster.start_api_server();
+    cluster.control_plane.stop_api_server();
+    cluster.control_plane.start_api_server();
     for node in cluster.nodes() {
         cluster.wait_for("all have theirs", || node.succeeds("test -e /run/claimed"));
     }

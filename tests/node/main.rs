@@ -12,5 +12,3 @@ mod on_a_bridge;
 mod probe;
 mod reference_delegates;
 mod with_podman;
-
-harness::print_left_out_at_the_end!();

@@ -73,7 +73,7 @@ fn two_containers_reach_each_other_over_both_families() {
     network.call("DEL", "c2", Some(&c2)).nothing();
     // CHECK fails after the reservations are removed.
     let error = network.call("CHECK", "c2", Some(&c2)).error();
-    assert_has(&error["msg"].as_str().unwrap(), ["10.1.0.3"]);
+    assert_has(error["msg"].as_str().unwrap(), ["10.1.0.3"]);
     assert_eq!(
         network.reservations(),
         [held("10.1.0.2", "c1"), held("fd00:1::2", "c1")]

@@ -1,10 +1,8 @@
 //! `ipam-dc-probe` between network namespaces: the node `eth1`, and other machines on its wire.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
 use std::thread;
 
-use harness::{ALLOCATOR, Call, Node, Output, Sandbox, answer_of, assert_has, needs};
+use harness::{ALLOCATOR, Background, Call, Node, Output, Sandbox, answer_of, assert_has, needs};
 use serde_json::{Value, json};
 
 const PROBE: &str = "ipam-dc-probe";
@@ -85,18 +83,12 @@ impl Wire {
     }
 
     /// Starts another machine that answers each question by these statements of Python.
-    fn machine(&self, answer: &str) -> Machine {
+    fn machine(&self, answer: &str) -> Background {
         let script = format!(
             "{MACHINE}print('ready', flush=True)\nwhile True:\n    frame = wire.recv(2000)\n    if is_question(frame):\n        {answer}\n"
         );
         let mut command = self.node.command("ip");
-        command.args(["netns", "exec", "foreign", PYTHON, "-c", &script]);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        let stdout = child.stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
-        Machine(child)
+        Background::until_ready(command.args(["netns", "exec", "foreign", PYTHON, "-c", &script]))
     }
 
     fn call(&self, command: &str, container: &str) -> Call {
@@ -131,16 +123,6 @@ impl Wire {
 
     fn reserved(&self) -> Vec<String> {
         self.sandbox.reserved("testnet")
-    }
-}
-
-/// A process that ends with the test.
-struct Machine(Child);
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use harness::waiting::{wait_for_value, wait_or_say};
 use harness::{
     Flavour, INSTALLER, Image, NETWORK_EXECUTABLES, ORCHESTRATOR, PLUGINS, Release, Sandbox, TOOL,
-    assert_has, needs, network_plugins, one_inode,
+    assert_has, names, needs, network_plugins, one_inode,
 };
 use serde_json::Value;
 
@@ -111,11 +111,6 @@ fn its_files_are_static_and_its_plugins_those_of_the_archive() {
         assert_static(&files.join(INSTALLER));
         let overview = fs::read_to_string(files.join("LICENSES/OVERVIEW.md")).unwrap();
         assert!(overview.contains("| kube-") && !overview.contains("| tempfile-"));
-        let mut names: Vec<_> = fs::read_dir(&files)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name())
-            .collect();
-        names.sort();
         let expected = [
             "LICENSE",
             "LICENSES",
@@ -126,7 +121,7 @@ fn its_files_are_static_and_its_plugins_those_of_the_archive() {
             "sbin",
             "var",
         ];
-        assert_eq!(names, expected);
+        assert_eq!(names(&files), expected);
     }
 }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use harness::{Call, Flavour, ORCHESTRATOR, Output, PLUGINS, Release, Sandbox, answer_of, needs};
+use harness::{
+    Call, Flavour, ORCHESTRATOR, Output, PLUGINS, Release, Sandbox, answer_of, names, needs,
+};
 use serde_json::{Value, json};
 
 /// A root with the plugins in `/bin`.
@@ -77,12 +79,8 @@ fn a_released_chain_runs_from_add_to_del_where_nothing_else_is() {
             assert!(chain.is_disjoint(&selector), "{chain:?} {selector:?}");
             assert!(chain.is_disjoint(&allocator), "{chain:?} {allocator:?}");
         }
-        let mut left: Vec<_> = fs::read_dir(&root)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter(|name| name != "log")
-            .collect();
-        left.sort();
+        let mut left = names(&root);
+        left.retain(|name| name != "log");
         assert_eq!(left, ["bin", "data", "state"]);
     }
 }

@@ -12,5 +12,3 @@ mod installing;
 mod package_with_podman;
 mod releases;
 mod traffic;
-
-harness::print_left_out_at_the_end!();

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use harness::{
-    DOCKER_DAEMON, Flavour, ORCHESTRATOR, PLUGINS, Release, TOOL, dist, needs, network_plugins,
-    one_inode, repository, segment_types,
+    DOCKER_DAEMON, Flavour, ORCHESTRATOR, PLUGINS, Release, TOOL, dist, names, needs,
+    network_plugins, one_inode, repository, segment_types,
 };
 use tempfile::TempDir;
 
@@ -48,13 +48,11 @@ fn sha256sum_accepts_the_archives_and_the_images() {
         .args(["-c", "SHA256SUMS"])
         .current_dir(dist().unwrap());
     let said = output(&mut check).expect("a sum is wrong");
-    let files = fs::read_dir(dist().unwrap()).unwrap();
-    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
-    let mut expected: Vec<String> = names
+    let names = names(dist().unwrap()).into_iter();
+    let expected: Vec<String> = names
         .filter(|name| name != "SHA256SUMS")
         .map(|name| format!("{name}: OK"))
         .collect();
-    expected.sort();
     // An archive, an image and a Debian package.
     assert_eq!(expected.len(), 3 * FLAVOURS.len());
     assert_eq!(said.lines().collect::<Vec<_>>(), expected);
@@ -78,10 +76,7 @@ fn ipamctl_is_in_sbin_with_its_pages_and_units_and_not_among_the_plugins() {
     needs!("dist");
     for flavour in FLAVOURS {
         let (_folder, top) = extracted(flavour);
-        let names: BTreeSet<String> = fs::read_dir(top.join("bin"))
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let names = BTreeSet::from_iter(names(top.join("bin")));
         let plugins = PLUGINS.into_iter().chain(network_plugins());
         assert_eq!(names, plugins.map(str::to_owned).collect());
         let tool = top.join("sbin").join(TOOL);

@@ -5,5 +5,3 @@
 
 mod chain_faults;
 mod under_fire;
-
-harness::print_left_out_at_the_end!();

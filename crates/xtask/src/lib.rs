@@ -13,6 +13,3 @@ mod packages;
 mod service_policy;
 mod target;
 pub mod test;
-
-#[cfg(test)]
-harness::print_left_out_at_the_end!();

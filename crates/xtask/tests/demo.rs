@@ -64,5 +64,3 @@ fn without_any_tool_the_demo_calls_the_chain_itself() {
     needs!("root", "bridge");
     assert!(story.contains("ip isn't installed"), "{story}");
 }
-
-harness::print_left_out_at_the_end!();

@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use harness::waiting::wait_for;
-use harness::{Cluster, Cut, Disk, ETCD, ETCDCTL, MEMBERS, needs};
+use harness::{Cluster, Cut, ETCD, ETCDCTL, MEMBERS, needs};
 use serde_json::json;
 
 use crate::traffic::node::{ClusterNode, POOLS};
@@ -54,11 +54,11 @@ const FAULTS: [Fault<Cluster>; 8] = [
     ),
     ("a member's disk is full", |cluster, meanwhile| {
         let member = cluster.leader();
-        cluster.set_disk(member, Disk::Full);
+        cluster.fill_disk(member);
         // The member ends when it needs another page.
         wait_for(|| cluster.has_ended(member));
         meanwhile();
-        cluster.set_disk(member, Disk::Free);
+        cluster.free_disk(member);
         cluster.kill_member(member);
         cluster.start_member(member);
     }),

@@ -165,7 +165,7 @@ fn facts_cost_three_requests_and_an_api_server_that_is_away_is_told(site: &mut S
     assert_eq!(paths, cached);
     site.config = direct;
     site.config["ipam"]["kubernetes"]["timeout"] = json!("2s");
-    site.cluster.api.stop_api_server();
+    site.cluster.api.control_plane.stop_api_server();
     site.add("web", uid).refused(11, "the API server");
     site.call("STATUS", "", "")
         .run()

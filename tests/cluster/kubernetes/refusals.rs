@@ -84,7 +84,7 @@ fn what_one_node_writes_stops_no_other_node(cluster: &Cluster) {
     other_space["spec"]["space"] = json!("x");
     for mut object in [foreign, other_space] {
         object["metadata"]["labels"]["ipam-delegated.io/pool"] = json!("blue");
-        let created = cluster.api.try_create(&kubeconfig, &object);
+        let created = cluster.api.try_with("create", &kubeconfig, &object);
         assert!(created.status.success(), "{created:?}");
     }
     let config = cluster.config("n2", &blue());
@@ -132,7 +132,7 @@ fn labels_of_others_and_missing_ones_break_nothing(cluster: &Cluster) {
     let mut wrong = address(ip, ip, "n2");
     wrong["metadata"]["labels"]["ipam-delegated.io/attachment"] = json!(text);
     let kubeconfig = cluster.kubeconfig("n2");
-    let created = cluster.api.try_create(&kubeconfig, &wrong);
+    let created = cluster.api.try_with("create", &kubeconfig, &wrong);
     assert!(created.status.success(), "{created:?}");
     // An administrator may do this, too.
     let object = format!("addresses.ipam-delegated.io/{ip}");

@@ -20,7 +20,7 @@ impl User<'_> {
     }
 
     fn create(&self, object: &Value) -> Output {
-        self.api.try_create(&self.kubeconfig, object)
+        self.api.try_with("create", &self.kubeconfig, object)
     }
 
     fn delete(&self, address: &str) -> Output {
@@ -121,7 +121,7 @@ fn everything_else_is_refused(node: &User<'_>) {
     let all = "/apis/ipam-delegated.io/v1/addresses";
     for output in [
         merge("ipaddr", "10.0.0.7", label),
-        node.api.try_replace(&node.kubeconfig, &own),
+        node.api.try_with("replace", &node.kubeconfig, &own),
         node.kubectl(&["delete", "--raw", all]),
         merge("ipool", "lan", definition),
         node.create(&pool("mine", &json!({"subnet": "10.3.0.0/24"}))),

@@ -60,12 +60,12 @@ fn invalid_pools_are_refused(api: &KubernetesApi) {
     let definitions = definitions.as_array().unwrap().iter();
     let definitions = definitions.map(|row| (&row[0], row[1].clone()));
     for (text, definition) in definitions.chain(in_ranges) {
-        let output = api.try_create(&api.kubeconfig(), &pool("other", &definition));
+        let output = api.try_with("create", &api.kubeconfig(), &pool("other", &definition));
         refused(&output, text.as_str().unwrap());
     }
     let links = json!([{"subnet": "10.2.0.0/31", "gateway": "none"}, {"subnet": "10.2.0.5/32", "gateway": "none"}]);
     let links = pool("links", &json!({"ranges": links}));
-    allowed(&api.try_create(&api.kubeconfig(), &links));
+    allowed(&api.try_with("create", &api.kubeconfig(), &links));
 }
 
 /// Otherwise new containers would get the addresses of running ones.
@@ -79,15 +79,15 @@ fn the_space_of_a_pool_never_changes(api: &KubernetesApi) {
     };
     let [none, red, blue] = [Value::Null, json!("red"), json!("blue")].map(with_space);
     for (first, others) in [(&none, [&red, &blue]), (&red, [&none, &blue])] {
-        allowed(&api.try_create(&api.kubeconfig(), first));
+        allowed(&api.try_with("create", &api.kubeconfig(), first));
         for other in others {
-            let replaced = api.try_replace(&api.kubeconfig(), other);
+            let replaced = api.try_with("replace", &api.kubeconfig(), other);
             refused(&replaced, "space never changes");
         }
         let mut ranges = first.clone();
         ranges["spec"]["subnet"] = json!("10.8.0.0/24");
         ranges["spec"]["exclude"] = json!([]);
-        allowed(&api.try_replace(&api.kubeconfig(), &ranges));
+        allowed(&api.try_with("replace", &api.kubeconfig(), &ranges));
         api.kubectl(&["delete", "ipool", "flat"]);
     }
 }
@@ -103,7 +103,7 @@ fn an_address_has_one_name_and_never_changes(api: &KubernetesApi) {
         in_space("blue.10.0.0.5", "10.0.0.5"),
         in_space("blue.fd00-0-0-0-0-0-0-5", "fd00::5"),
     ] {
-        allowed(&api.try_create(&api.kubeconfig(), &valid));
+        allowed(&api.try_with("create", &api.kubeconfig(), &valid));
     }
     let name = "the name must be the address";
     for (invalid, text) in [
@@ -122,7 +122,7 @@ fn an_address_has_one_name_and_never_changes(api: &KubernetesApi) {
             "in its shortest spelling",
         ),
     ] {
-        refused(&api.try_create(&api.kubeconfig(), &invalid), text);
+        refused(&api.try_with("create", &api.kubeconfig(), &invalid), text);
     }
     let both = json!({"owner": "vm", "place": 0});
     for (keys, missing) in [
@@ -138,15 +138,15 @@ fn an_address_has_one_name_and_never_changes(api: &KubernetesApi) {
         }
         spec.extend(keys.as_object().unwrap().clone());
         let text = "either node and containerID, or owner and place";
-        refused(&api.try_create(&api.kubeconfig(), &invalid), text);
+        refused(&api.try_with("create", &api.kubeconfig(), &invalid), text);
     }
     let owned = of_owner("10.0.0.6", "vm");
-    allowed(&api.try_create(&api.kubeconfig(), &owned));
+    allowed(&api.try_with("create", &api.kubeconfig(), &owned));
     let listed = api.kubectl(&["get", "ipaddr", "10.0.0.6", "--no-headers"]);
     let cells: Vec<&str> = listed.split_whitespace().collect();
     assert_eq!(cells, ["10.0.0.6", "lan", "vm"]);
     let other = address("10.0.0.5", "10.0.0.5", "worker-2");
     let never = "an address never changes";
-    refused(&api.try_replace(&api.kubeconfig(), &other), never);
-    refused(&api.try_apply(&api.kubeconfig(), &other), never);
+    refused(&api.try_with("replace", &api.kubeconfig(), &other), never);
+    refused(&api.try_with("apply", &api.kubeconfig(), &other), never);
 }

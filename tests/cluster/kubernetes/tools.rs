@@ -45,22 +45,10 @@ fn of_deleted_nodes_only_what_the_first_look_saw_is_released(cluster: &Cluster) 
         address("10.0.0.4", "10.0.0.4", "comes-back"),
     ]));
     let before = cluster.addresses();
-    let kubeconfig = cluster.api.kubeconfig();
-    let words = ["ls", "--json", "--kubeconfig", text(&kubeconfig)];
-    let listed = cluster.ipamctl("n1", &words).run().result();
+    let listed = cluster.as_administrator("n1", &["ls", "--json"]).result();
     assert_eq!(listed.as_array().map(Vec::len), Some(before.len()));
-    let shown = cluster.ipamctl(
-        "n1",
-        &[
-            "node-forget",
-            "--deleted",
-            "--kubeconfig",
-            text(&cluster.api.kubeconfig()),
-        ],
-    );
-    let shown = shown.run();
-    assert_eq!(shown.status.code(), Some(1), "{shown:?}");
-    assert!(shown.stdout.contains("10.0.0.3") && shown.stdout.contains("10.0.0.4"));
+    let shown = cluster.as_administrator("n1", &["node-forget", "--deleted"]);
+    shown.ends(1).prints(["10.0.0.3", "10.0.0.4"]);
     assert_eq!(cluster.addresses(), before);
 
     let output = collect_between_looks(cluster, || {
@@ -79,23 +67,15 @@ fn of_deleted_nodes_only_what_the_first_look_saw_is_released(cluster: &Cluster) 
 fn what_is_released_is_printed_before_what_failed(cluster: &Cluster) {
     let mut kept = address("10.0.0.3", "10.0.0.3", "gone");
     kept["metadata"]["finalizers"] = json!(["example.org/audit"]);
-    let kubeconfig = cluster.api.kubeconfig();
     let forget = |more: &[&str]| {
         cluster.api.apply(&json!([
             address("10.0.0.2", "10.0.0.2", "gone"),
             kept,
             address("10.0.0.4", "10.0.0.4", "gone"),
         ]));
-        let words = [
-            "node-forget",
-            "gone",
-            "--yes",
-            "--kubeconfig",
-            text(&kubeconfig),
-        ];
-        let output = cluster.ipamctl("n1", &[&words, more].concat()).run();
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert!(output.stderr.contains("example.org/audit"), "{output:?}");
+        let words = [&["node-forget", "gone", "--yes"], more].concat();
+        let output = cluster.as_administrator("n1", &words);
+        output.failed(2, ["example.org/audit"]);
         output.stdout
     };
     let lines = forget(&[]);
@@ -116,16 +96,13 @@ fn what_is_released_is_printed_before_what_failed(cluster: &Cluster) {
 }
 
 fn a_pool_that_no_schema_refuses_is_found(cluster: &Cluster) {
-    let kubeconfig = cluster.api.kubeconfig();
-    let words = ["check", "--kubeconfig", text(&kubeconfig)];
-    let check = || cluster.ipamctl("n1", &words).run();
-    assert!(check().status.success(), "{:?}", check());
+    let check = || cluster.as_administrator("n1", &["check"]);
+    check().ends(0);
     let reversed = json!({
         "subnet": "10.0.0.0/24", "rangeStart": "10.0.0.9", "rangeEnd": "10.0.0.3"});
     cluster.define("reversed", &reversed);
     let found = check();
-    assert_eq!(found.status.code(), Some(1), "{found:?}");
-    found.prints(["pools.ipam-delegated.io/reversed"]);
+    found.ends(1).prints(["pools.ipam-delegated.io/reversed"]);
     cluster.api.kubectl(&["delete", "ipool", "reversed"]);
 }
 
@@ -156,8 +133,7 @@ fn a_list_of_containers_is_of_one_node(cluster: &Cluster) {
     for command in ["leaks", "gc"] {
         let words = [command, "--valid", "-", "--kubeconfig", text(&kubeconfig)];
         let output = cluster.ipamctl("n1", &words).stdin("c1\n").run();
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert!(output.stderr.contains("without --kubeconfig"), "{output:?}");
+        output.failed(2, ["without --kubeconfig"]);
     }
 }
 
@@ -179,20 +155,12 @@ fn the_installed_kubeconfig_leads_to_the_cluster(cluster: &Cluster) {
         address("10.0.0.3", "10.0.0.3", "n2"),
     ]));
     let file = install_kubeconfig(cluster, "n1");
-    let words = [
-        "leaks",
-        "--valid",
-        "-",
-        "--yes",
-        "--older-than",
-        "0s",
-        "--json",
-    ];
+    let words = ["leaks", "--valid", "-", "--yes", "--older-than", "0s"];
     let leaks = cluster.ipamctl("n1", &words).stdin("c9\n").run();
-    assert_eq!(leaks.status.code(), Some(1), "{leaks:?}");
+    leaks.ends(1);
     assert!(leaks.stdout.contains("10.0.0.2") && !leaks.stdout.contains("10.0.0.3"));
     let release = cluster.ipamctl("n1", &["release", "10.0.0.2"]).run();
-    assert!(release.status.success(), "{release:?}");
+    release.ends(0);
     assert_eq!(cluster.addresses(), ["10.0.0.3 n2/storage/c1:net1"]);
     fs::remove_file(file).unwrap();
     cluster.api.kubectl(&["delete", "ipaddr", "--all"]);
@@ -202,23 +170,18 @@ fn the_installed_kubeconfig_leads_to_the_cluster(cluster: &Cluster) {
 fn a_restored_api_server_is_reconciled_with_a_persons_rights(cluster: &mut Cluster) {
     let config = cluster.config("n1", &json!([{"name": "lan"}]));
     cluster.add("stale", &config).result();
-    let snapshot = cluster.api.snapshot();
+    cluster.api.control_plane.snapshot();
     let lost = cluster.add("lost", &config).ips();
     cluster.del("stale", &config).nothing();
     let node_file = cluster.kubeconfig("n1");
-    cluster.api.restore(&snapshot);
+    cluster.api.control_plane.restore();
     let known = cluster.addresses();
     assert!(known[0].contains("stale") && known.len() == 1, "{known:?}");
     fs::write(node_file, "{}").unwrap();
-    let kubeconfig = cluster.api.kubeconfig();
-    let reconcile = |words: &[&str]| {
-        let words = [&["reconcile", "--kubeconfig", text(&kubeconfig)], words].concat();
-        cluster.ipamctl("n1", &words).run()
-    };
-    let refused = reconcile(&[]);
-    assert!(refused.stderr.contains("--node is missing"), "{refused:?}");
-    let output = reconcile(&["--node", "n1"]);
-    assert!(output.status.success(), "{output:?}");
+    let refused = cluster.as_administrator("n1", &["reconcile"]);
+    refused.warns(["--node is missing"]);
+    let output = cluster.as_administrator("n1", &["reconcile", "--node", "n1"]);
+    output.ends(0);
     let again = format!("{} n1/testnet/lost:eth0", lost[0]);
     assert!(cluster.addresses().contains(&again), "{output:?}");
     let path = KubernetesApi::path("addresses", &lost[0]);

@@ -99,15 +99,15 @@ const FAULTS: [Fault<Scene>; 8] = [
         },
     ),
     ("the API server is stopped, and goes on", |scene, _| {
-        scene.cluster.api.pause_api_server(FAULT);
+        scene.cluster.api.control_plane.pause_api_server(FAULT);
     }),
     ("its etcd is stopped, and goes on", |scene, _| {
-        scene.cluster.api.pause_etcd(FAULT);
+        scene.cluster.api.control_plane.pause_etcd(FAULT);
     }),
     ("its etcd is killed", |scene, _| {
-        scene.cluster.api.stop_etcd();
+        scene.cluster.api.control_plane.stop_etcd();
         sleep(FAULT);
-        scene.cluster.api.start_etcd();
+        scene.cluster.api.control_plane.start_etcd();
     }),
 ];
 

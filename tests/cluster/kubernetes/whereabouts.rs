@@ -69,28 +69,16 @@ fn what_whereabouts_has_given_to_living_pods_is_claimed() {
     cluster.define("lan", &json!({"subnet": "10.40.0.0/24"}));
     // Another space has the same addresses.
     cluster.define("blue", &json!({"subnet": "10.40.0.0/24", "space": "blue"}));
-    let kubeconfig = cluster.api.kubeconfig();
     let import = || {
-        let words = [
-            "import",
-            "--from-whereabouts",
-            "--pool",
-            "lan",
-            "--network",
-            "testnet",
-        ];
-        let by = ["--kubeconfig", kubeconfig.to_str().unwrap()];
-        let words = [&words[..], &by].concat();
-        let output = cluster.ipamctl("n1", &words).run();
+        let from = ["import", "--from-whereabouts"];
+        let to = ["--pool", "lan", "--network", "testnet"];
+        let output = cluster.as_administrator("n1", &[&from[..], &to].concat());
         // What can't be imported is a finding.
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
-        let reasons = [
+        let [ended, other] = [
             "10.40.0.6 of pod kube-system/ended",
             "10.40.0.8 of pod kube-system/web-0",
         ];
-        for reason in reasons {
-            assert!(output.stderr.contains(reason), "{output:?}");
-        }
+        output.failed(1, [ended, other]);
         output
     };
     let count = |output: &Output, outcome: &str| output.stdout.matches(outcome).count();

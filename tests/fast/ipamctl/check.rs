@@ -5,7 +5,7 @@ use std::fs;
 use harness::{RULES_CHAIN, Sandbox, assert_has, needs};
 use serde_json::{Value, json};
 
-use super::{OURS, json_of, network, status};
+use super::{OURS, json_of, network};
 
 /// A sandbox whose main plugins are installed and support every version.
 pub(super) fn sandbox() -> Sandbox {
@@ -40,8 +40,7 @@ fn a_sane_conflist_has_no_finding() {
     let sandbox = sandbox();
     network(&sandbox);
     let output = sandbox.ipamctl(&["check"]).run();
-    assert_eq!(status(&output), Some(0), "{output:?}");
-    assert!(output.stdout.contains("Nothing is found."), "{output:?}");
+    output.ends(0).prints(["Nothing is found."]);
 }
 
 #[test]
@@ -81,7 +80,7 @@ fn assert_found(version: &str, delegates: &[&str], ipam: &Value, plugin: &Value,
     keys_of_plugin.extend(plugin.as_object().unwrap().clone());
     sandbox.write_conflist("10-testnet.conflist", &config);
     assert_eq!(keys(&sandbox), [key]);
-    assert_eq!(status(&sandbox.ipamctl(&["check"]).run()), Some(1));
+    sandbox.ipamctl(&["check"]).run().ends(1);
 }
 
 #[test]
@@ -140,7 +139,7 @@ fn networks_that_share_addresses_are_found_unless_they_share_a_named_pool() {
     let found = json_of(&sandbox, &["check", file.to_str().unwrap()]);
     assert_eq!(found.as_array().unwrap().len(), 1);
     assert_has(
-        &found[0]["problem"].as_str().unwrap(),
+        found[0]["problem"].as_str().unwrap(),
         ["10-testnet.conflist"],
     );
     other["name"] = json!("testnet");
@@ -177,12 +176,9 @@ fn no_exec_runs_no_plugin() {
     config["type"] = json!("bridge2");
     sandbox.write_conflist("10-testnet.conflist", &config);
     let ran = sandbox.plugins().join("bridge2.ran");
-    assert_eq!(
-        status(&sandbox.ipamctl(&["check", "--no-exec"]).run()),
-        Some(0)
-    );
+    sandbox.ipamctl(&["check", "--no-exec"]).run().ends(0);
     assert!(!ran.exists());
-    assert_eq!(status(&sandbox.ipamctl(&["check"]).run()), Some(1));
+    sandbox.ipamctl(&["check"]).run().ends(1);
     assert!(ran.exists());
 }
 
@@ -206,7 +202,7 @@ fn a_catalogue_that_is_refused_is_found_with_its_file_and_rule() {
             .ends_with("50.json: rules[0]: it is never reached, since ipam.rules[0] always holds"),
         "{found}"
     );
-    assert_eq!(status(&sandbox.ipamctl(&["check"]).run()), Some(1));
+    sandbox.ipamctl(&["check"]).run().ends(1);
 
     // A network has ranges that are in a pool of the catalogue.
     fs::remove_file(folder.join("50.json")).unwrap();

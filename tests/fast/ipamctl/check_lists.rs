@@ -8,7 +8,7 @@ use harness::{Output, Sandbox, needs};
 use serde_json::{Value, json};
 
 use super::check::{keys, sandbox};
-use super::{OURS, json_of, network, status};
+use super::{OURS, json_of, network};
 
 /// Writes a conflist of these plugins.
 fn write_list(sandbox: &Sandbox, file: &str, version: &str, plugins: &Value) {
@@ -78,11 +78,11 @@ fn a_new_file_takes_the_place_of_the_installed_one_of_its_network() {
     fs::copy(&installed, &new).unwrap();
     let check = |path: &std::path::Path| sandbox.ipamctl(&["check", path.to_str().unwrap()]).run();
     let output = check(&new);
-    assert_eq!(status(&output), Some(0), "{output:?}");
+    output.ends(0);
     // Two installed files with one network are still an error.
     let second = sandbox.conf_dir().join("20-testnet.conflist");
     fs::copy(&installed, &second).unwrap();
-    assert_eq!(status(&check(&second)), Some(1));
+    check(&second).ends(1);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn without_root_folders_are_a_note_and_no_finding() {
     let sandbox = sandbox();
     network(&sandbox);
     let output = as_nobody(&sandbox, &["check", "--no-exec"]);
-    assert_eq!(status(&output), Some(0), "{output:?}");
+    output.ends(0);
     assert_eq!(output.stderr.matches("as root").count(), 1, "{output:?}");
 }
 

@@ -10,7 +10,7 @@ use harness::Sandbox;
 use harness::waiting::{kill_all, wait_for};
 use serde_json::{Value, json};
 
-use super::{GONE, HOSTS, OURS, THERE, add, id, json_of, network, status, with_list};
+use super::{GONE, HOSTS, OURS, THERE, add, id, json_of, network, with, with_list};
 
 /// The output of `leaks`: containers and evidence.
 pub(super) fn leaks(sandbox: &Sandbox, words: &[&str]) -> Vec<(String, Value)> {
@@ -27,16 +27,14 @@ pub(super) fn leaks(sandbox: &Sandbox, words: &[&str]) -> Vec<(String, Value)> {
 
 #[test]
 fn a_container_whose_netns_is_gone_is_a_leak_and_one_whose_netns_is_there_is_none() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), THERE);
-    add(&sandbox, &config, &id("a2"), GONE);
+    let (sandbox, _) = with(&[("a1", THERE), ("a2", GONE)]);
     assert_eq!(leaks(&sandbox, &[]), [(id("a2"), json!(["netns-gone"]))]);
     let text = json_of(&sandbox, &["leaks"])[0]["evidenceText"][0].clone();
     assert!(text.as_str().unwrap().ends_with(" is gone"), "{text}");
     let output = sandbox.ipamctl(&["leaks"]).run();
-    assert_eq!(status(&output), Some(1));
-    output.prints([&format!("--ifname eth0 {}", id("a2"))]);
+    output
+        .ends(1)
+        .prints([&format!("--ifname eth0 {}", id("a2"))]);
 }
 
 #[test]
@@ -49,7 +47,7 @@ fn without_record_and_list_nothing_is_known_and_that_is_said() {
         leaks(&sandbox, &[]),
         [("c1".to_owned(), json!(["unknown"]))]
     );
-    assert_eq!(status(&sandbox.ipamctl(&["leaks"]).run()), Some(0));
+    sandbox.ipamctl(&["leaks"]).run().ends(0);
     let of_list = |ids: &str| with_list(&sandbox, "leaks", ids).stdout;
     assert!(of_list(" c1 \r\n").contains("No leak is known."));
     assert!(of_list("c2\n").contains("not among the valid containers"));
@@ -82,16 +80,15 @@ fn an_add_that_was_killed_long_ago_is_a_leak() {
     assert!(!kept.stdout.contains(": released"), "{kept:?}");
     assert_eq!(sandbox.records("testnet").len(), 1);
     let refused = sandbox.ipamctl(&["release", "a1"]).run();
-    assert_eq!(status(&refused), Some(2), "{refused:?}");
-    assert!(refused.stdout.contains("is still running"), "{refused:?}");
+    refused.ends(2).prints(["is still running"]);
     running.kill();
     kill_all(&sandbox);
     make_old(&record);
     assert_eq!(leaks(&sandbox, &[]), [(id("a1"), json!(["pending"]))]);
     let dry = sandbox.ipamctl(&["gc", "--dry-run"]).run();
-    assert!(dry.stdout.contains("would be released"), "{dry:?}");
+    dry.prints(["would be released"]);
     let output = sandbox.ipamctl(&["gc"]).run();
-    assert!(output.stdout.contains(": released"), "{output:?}");
+    output.prints([": released"]);
     assert_eq!(sandbox.records("testnet"), [""; 0]);
 }
 
@@ -117,11 +114,10 @@ fn gc_without_a_list_repeats_a_del_that_failed_and_nothing_else() {
     let found: Vec<Value> = evidence(&leaks(&sandbox, &[]));
     assert_eq!(found, [json!(["pending"]), json!(["netns-gone"])]);
     let failed = sandbox.ipamctl(&["gc"]).run();
-    assert_eq!(status(&failed), Some(2), "{failed:?}");
-    assert!(failed.stdout.contains(": failed: "), "{failed:?}");
+    failed.ends(2).prints([": failed: "]);
     fs::write(sandbox.plugins().join("flaky.works"), "").unwrap();
     let done = sandbox.ipamctl(&["gc"]).run();
-    assert_eq!(status(&done), Some(0), "{done:?}");
+    done.ends(0);
     // The other one's namespace is gone, but nobody has begun its DEL.
     assert_eq!(
         sandbox.records("testnet"),
@@ -155,8 +151,7 @@ fn an_engine_that_is_away_for_one_attachment_keeps_no_other_one_waiting_for_ever
 
 #[test]
 fn gc_releases_what_is_old_and_not_in_the_list_and_nothing_else() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
+    let (sandbox, config) = with(&[]);
     for name in ["a1", "a2"] {
         add(&sandbox, &config, &id(name), HOSTS);
     }
@@ -167,12 +162,12 @@ fn gc_releases_what_is_old_and_not_in_the_list_and_nothing_else() {
     let young = gc(&[]);
     young.prints(["kept: it is younger than 1 min"]);
     let dry = gc(&["--older-than", "0s", "--dry-run"]);
-    assert!(dry.stdout.contains("would be released"), "{dry:?}");
+    dry.prints(["would be released"]);
     assert_eq!(sandbox.reserved("testnet").len(), 2);
     let other = gc(&["--older-than", "0s", "--network", "nowhere"]);
-    assert_eq!(status(&other), Some(2));
+    other.ends(2);
     let done = gc(&["--older-than", "0s"]);
-    assert_eq!(status(&done), Some(0), "{done:?}");
+    done.ends(0);
     assert_eq!(sandbox.reserved("testnet"), ["10.77.0.2"]);
     assert_eq!(sandbox.records("testnet").len(), 1);
     // A second run has nothing to do.
@@ -181,9 +176,7 @@ fn gc_releases_what_is_old_and_not_in_the_list_and_nothing_else() {
 
 #[test]
 fn gc_refuses_a_list_that_names_nothing_that_is_there() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), GONE);
+    let (sandbox, _) = with(&[("a1", GONE)]);
     let gc = |list: &str, words: &[&str]| {
         let call = sandbox.ipamctl(&["gc", "--older-than", "0s", "--valid", "-"]);
         call.args(words).stdin(list).run()
@@ -194,34 +187,30 @@ fn gc_refuses_a_list_that_names_nothing_that_is_there() {
         ("CONTAINER ID\n", "line 1"),
     ] {
         let refused = gc(list, &[]);
-        assert_eq!(status(&refused), Some(2), "{refused:?}");
-        assert!(refused.stderr.contains(reason), "{refused:?}");
+        refused.failed(2, [reason]);
         assert_eq!(sandbox.reserved("testnet").len(), 1);
     }
     gc("", &["--yes"]);
     assert_eq!(sandbox.reserved("testnet").len(), 0);
-    assert_eq!(status(&gc(&id("a1"), &[])), Some(0));
+    gc(&id("a1"), &[]).ends(0);
 }
 
 #[test]
 fn gc_collects_a_reservation_that_has_no_record_through_todays_conflist() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), THERE);
+    let (sandbox, _) = with(&[("a1", THERE)]);
     fs::remove_dir_all(sandbox.state_dir()).unwrap();
     make_old(&sandbox.data_dir().join("testnet/10.77.0.2"));
     let output = sandbox
         .ipamctl(&["gc", "--yes", "--valid", "-"])
         .stdin(id("a2"))
         .run();
-    assert!(output.stdout.contains(": released"), "{output:?}");
+    output.prints([": released"]);
     sandbox.holds_nothing("testnet");
 }
 
 #[test]
 fn gc_compares_ages_with_the_time_of_the_list() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
+    let (sandbox, config) = with(&[]);
     let list = sandbox.root().join("valid");
     fs::write(&list, id("a1")).unwrap();
     make_old(&list);
@@ -234,9 +223,7 @@ fn gc_compares_ages_with_the_time_of_the_list() {
 
 #[test]
 fn a_time_in_the_future_keeps_nothing_whose_namespace_is_gone() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), GONE);
+    let (sandbox, _) = with(&[("a1", GONE)]);
     // Without a record, nothing is known of its namespace.
     let reservations = sandbox.data_dir().join("testnet");
     fs::write(reservations.join("10.77.0.9"), "c9\r\neth0").unwrap();
@@ -248,13 +235,12 @@ fn a_time_in_the_future_keeps_nothing_whose_namespace_is_gone() {
     let output = with_list(&sandbox, "gc", "");
     assert_eq!(sandbox.reserved("testnet"), ["10.77.0.9"], "{output:?}");
     let why = "its time is in the future";
-    assert!(output.stdout.contains(why), "{output:?}");
+    output.prints([why]);
 }
 
 #[test]
 fn gc_goes_on_though_nobody_reads_what_it_prints() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
+    let (sandbox, config) = with(&[]);
     for i in 0..4 {
         add(&sandbox, &config, &id(&format!("a{i}")), GONE);
     }
@@ -285,9 +271,7 @@ pub(super) fn record_of(state_dir: &Path, container: &str) -> PathBuf {
 
 #[test]
 fn an_endpoint_of_docker_whose_undoing_has_begun_is_left_to_the_daemon() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), GONE);
+    let (sandbox, _) = with(&[("a1", GONE)]);
     let record = record_of(&sandbox.state_dir(), &id("a1"));
     let content = fs::read_to_string(&record).unwrap();
     let of_daemon = content.replacen("\"config\":", "\"isCallers\":true,\"config\":", 1);
@@ -296,18 +280,16 @@ fn an_endpoint_of_docker_whose_undoing_has_begun_is_left_to_the_daemon() {
     assert_eq!(leaks(&sandbox, &[]), []);
     for words in [&["gc"][..], &["gc", "--yes", "--valid", "-"]] {
         let output = sandbox.ipamctl(words).run();
-        assert_eq!(status(&output), Some(0), "{output:?}");
+        output.ends(0);
         assert_eq!(output.stdout, "");
     }
     let refused = sandbox.ipamctl(&["release", "a1"]).run();
-    assert!(refused.stdout.contains("docker network"), "{refused:?}");
+    refused.prints(["docker network"]);
 }
 
 #[test]
 fn gc_releases_what_it_can_read_and_prints_it_though_a_folder_cant_be_read() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), GONE);
+    let (sandbox, _) = with(&[("a1", GONE)]);
     begin_del(&record_of(&sandbox.state_dir(), &id("a1")));
     for unreadable in ["another", "zone"] {
         let folder = sandbox.state_dir().join(unreadable);
@@ -317,17 +299,14 @@ fn gc_releases_what_it_can_read_and_prints_it_though_a_folder_cant_be_read() {
         fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).unwrap();
     }
     let output = sandbox.ipamctl(&["gc"]).run();
-    assert_eq!(status(&output), Some(2), "{output:?}");
-    assert!(output.stdout.contains(": released"), "{output:?}");
-    assert!(output.stderr.contains("another"), "{output:?}");
+    output.failed(2, ["another"]);
+    output.prints([": released"]);
     assert_eq!(sandbox.reserved("testnet"), [""; 0]);
 }
 
 #[test]
 fn an_attachment_with_records_in_two_folders_is_unknown_and_both_are_named() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), GONE);
+    let (sandbox, config) = with(&[("a1", GONE)]);
     // The container was started again after `stateDir` was changed.
     let moved = sandbox.root().join("moved");
     let mut config = config;
@@ -343,7 +322,7 @@ fn an_attachment_with_records_in_two_folders_is_unknown_and_both_are_named() {
             .all(|record| text.contains(record.to_str().unwrap()))
     };
     let output = sandbox.ipamctl(&["leaks"]).run();
-    assert_eq!(status(&output), Some(0), "{output:?}");
+    output.ends(0);
     assert!(
         output.stdout.contains("unknown: ") && is_named(&output.stdout),
         "{output:?}"
@@ -352,7 +331,7 @@ fn an_attachment_with_records_in_two_folders_is_unknown_and_both_are_named() {
     let kept = sandbox.ipamctl(&["gc"]).run().stdout;
     assert!(kept.contains("kept: ") && is_named(&kept), "{kept}");
     let refused = sandbox.ipamctl(&["release", "a1"]).run();
-    assert_eq!(status(&refused), Some(2), "{refused:?}");
+    refused.ends(2);
     assert!(is_named(&refused.stdout), "{refused:?}");
     fs::remove_file(&two[0]).unwrap();
     // The one that is left doesn't name the address of the other.
@@ -395,12 +374,12 @@ fn a_file_that_is_cut_off_is_a_leak_and_its_address_isnt_free() {
         evidence.collect::<Vec<_>>(),
         [&json!(["torn"]), &json!(["torn"])]
     );
-    assert_eq!(status(&sandbox.ipamctl(&["leaks"]).run()), Some(1));
+    sandbox.ipamctl(&["leaks"]).run().ends(1);
     let gc = |words: &[&str]| sandbox.ipamctl(&[&["gc"], words].concat()).run();
     assert_eq!(gc(&[]).stdout, "");
     let output = sandbox.ipamctl(&["release", "10.77.0.2"]).run();
-    assert!(output.stdout.contains("by its file only"), "{output:?}");
+    output.prints(["by its file only"]);
     let output = gc(&["--yes", "--valid", "-"]);
-    assert!(output.stdout.contains("by its file only"), "{output:?}");
+    output.prints(["by its file only"]);
     assert_eq!(sandbox.reserved("testnet"), ["10.77.0.4"]);
 }

@@ -4,8 +4,6 @@
 use harness::{Call, Output, RANGES_CHAIN, Sandbox};
 use serde_json::{Value, json};
 
-use super::status;
-
 /// Number of range sets.
 const MANY: usize = 4_000;
 
@@ -33,8 +31,7 @@ fn a_check_of_two_large_networks_that_overlap_needs_little_memory_and_names_them
         write(&sandbox, name, &json!([ranges()]));
     }
     let output = in_little_memory(sandbox.ipamctl(&["check", "--no-exec"]));
-    assert_eq!(status(&output), Some(1), "{}", output.stderr);
-    assert!(output.stdout.contains("is in other: "), "{}", output.stdout);
+    output.ends(1).prints(["is in other: "]);
     assert!(output.stdout.len() < 1 << 20);
 }
 
@@ -45,11 +42,8 @@ fn thousands_of_range_sets_are_shown_checked_and_drawn() {
     write(&sandbox, "one", &json!(sets));
     for words in [&["pools"][..], &["check", "--no-exec"], &["map", "one"]] {
         let output = in_little_memory(sandbox.ipamctl(words));
-        assert!(
-            status(&output).is_some_and(|code| code < 2),
-            "{words:?}: {}",
-            output.stderr
-        );
+        let code = output.status.code();
+        assert!(code.is_some_and(|code| code < 2), "{words:?}: {output:?}");
     }
     write(&sandbox, "other", &json!(sets));
     let output = in_little_memory(sandbox.ipamctl(&["check", "--no-exec"]));
@@ -62,5 +56,5 @@ fn all_of_ipv4_is_drawn_in_little_memory() {
     let sandbox = Sandbox::default();
     write(&sandbox, "all", &json!([[{"subnet": "0.0.0.0/0"}]]));
     let output = in_little_memory(sandbox.ipamctl(&["map", "all"]));
-    assert_eq!(status(&output), Some(0), "{}", output.stderr);
+    output.ends(0);
 }

@@ -9,13 +9,11 @@ use serde_json::{Value, json};
 
 use super::check_lists::as_nobody;
 use super::collection::record_of;
-use super::{GONE, THERE, add, id, json_of, network, status};
+use super::{GONE, THERE, id, json_of, with};
 
 #[test]
 fn ls_names_holder_pod_and_state() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), THERE);
+    let (sandbox, _) = with(&[("a1", THERE)]);
     let rows = json_of(&sandbox, &["ls", "--network", "testnet"]);
     let row = &rows[0];
     assert_eq!(row["address"], "10.77.0.2");
@@ -36,7 +34,7 @@ fn ls_names_holder_pod_and_state() {
     // The output isn't a terminal, so it has no colour.
     assert!(!text.contains('\x1b'));
     let none = sandbox.ipamctl(&["ls", "--network", "nowhere"]).run();
-    assert_eq!(status(&none), Some(2), "{none:?}");
+    none.ends(2);
 }
 
 #[test]
@@ -63,10 +61,7 @@ fn directories_of_host_local_are_shown_without_a_conflist_and_without_a_record()
 
 #[test]
 fn show_finds_a_container_by_a_unique_beginning_and_lists_its_chain() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), GONE);
-    add(&sandbox, &config, &id("a2"), THERE);
+    let (sandbox, _) = with(&[("a1", GONE), ("a2", THERE)]);
     let shown = json_of(&sandbox, &["show", "a1"]);
     let attachment = &shown[0];
     assert_eq!(attachment["netnsGone"], true);
@@ -80,16 +75,14 @@ fn show_finds_a_container_by_a_unique_beginning_and_lists_its_chain() {
         assert!(text.contains(line), "{text}");
     }
     let ambiguous = sandbox.ipamctl(&["show", "a"]).run();
-    assert_eq!(status(&ambiguous), Some(2));
+    ambiguous.ends(2);
     // The message has both full IDs.
     assert!(ambiguous.stderr.contains(&id("a1")) && ambiguous.stderr.contains(&id("a2")));
 }
 
 #[test]
 fn nothing_is_made_or_changed_by_looking() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), GONE);
+    let (sandbox, _) = with(&[("a1", GONE)]);
     let before = everything(sandbox.root());
     for words in [
         &["pools"][..],
@@ -135,14 +128,12 @@ fn without_a_conflist_there_is_nothing_and_that_is_said() {
         "{output:?}"
     );
     let output = sandbox.ipamctl(&["check"]).run();
-    assert_eq!(status(&output), Some(2), "{output:?}");
+    output.ends(2);
 }
 
 #[test]
 fn a_record_of_a_newer_version_is_shown_as_such() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), THERE);
+    let (sandbox, _) = with(&[("a1", THERE)]);
     let record = record_of(&sandbox.state_dir(), &id("a1"));
     let content = fs::read_to_string(&record).unwrap();
     fs::write(&record, content.replacen("\"format\":", "\"format\":9", 1)).unwrap();
@@ -157,27 +148,23 @@ fn a_record_of_a_newer_version_is_shown_as_such() {
 #[test]
 fn who_may_not_read_is_told_which_file_and_that_it_wants_root() {
     needs!("root");
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), THERE);
+    let (sandbox, _) = with(&[("a1", THERE)]);
     let output = as_nobody(&sandbox, &["ls"]);
     let path = sandbox.state_dir().display().to_string();
     output.warns([&path, "root"]);
     // Readable files are shown.
-    assert!(output.stdout.contains("10.77.0.2"), "{output:?}");
-    assert_eq!(status(&as_nobody(&sandbox, &["metrics"])), Some(0));
+    output.prints(["10.77.0.2"]);
+    as_nobody(&sandbox, &["metrics"]).ends(0);
     // Now nothing can be read.
     let private = Permissions::from_mode(0o700);
     fs::set_permissions(sandbox.data_dir(), private).unwrap();
     let metrics = as_nobody(&sandbox, &["metrics"]);
-    assert_eq!(status(&metrics), Some(2), "{metrics:?}");
+    metrics.ends(2);
 }
 
 #[test]
 fn the_dashboard_asks_for_metrics_that_there_are() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), THERE);
+    let (sandbox, config) = with(&[("a1", THERE)]);
     // A DEL that has begun: without its allocator, it fails.
     fs::remove_file(sandbox.plugins().join("ipam-da-host-local")).unwrap();
     let del = sandbox.call("ipam-delegated", "DEL", &config);
@@ -206,9 +193,7 @@ fn the_dashboard_asks_for_metrics_that_there_are() {
 
 #[test]
 fn metrics_name_pools_and_records() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), THERE);
+    let (sandbox, _) = with(&[("a1", THERE)]);
     let output = sandbox.ipamctl(&["metrics"]).run();
     let text = &output.stdout;
     let has = |line: &str| text.lines().any(|shown| shown.starts_with(line));

@@ -5,12 +5,11 @@ use std::fs;
 use harness::{Sandbox, assert_has, needs};
 use serde_json::json;
 
-use super::{THERE, add, id, json_of, network, status};
+use super::{THERE, add, id, json_of, with};
 
 #[test]
 fn an_attachment_is_released_by_its_address_and_by_the_beginning_of_its_containers_id() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
+    let (sandbox, config) = with(&[]);
     for words in [
         &["10.77.0.2"][..],
         &["a1"],
@@ -18,10 +17,10 @@ fn an_attachment_is_released_by_its_address_and_by_the_beginning_of_its_containe
     ] {
         add(&sandbox, &config, &id("a1"), THERE);
         let output = sandbox.ipamctl(&["release"]).args(words).run();
-        assert_eq!(status(&output), Some(0), "{output:?}");
         // It prints the full ID.
-        assert!(output.stdout.contains(&id("a1")), "{output:?}");
-        output.prints(["the chain of its record"]);
+        output
+            .ends(0)
+            .prints([&id("a1"), "the chain of its record"]);
         sandbox.holds_nothing("testnet");
     }
 }
@@ -37,7 +36,7 @@ cat > /dev/null; echo '{"cniVersion":"1.0.0","ips":[],"pools":[{"subnet":"10.5.0
     let config = sandbox.config("1.0.0", &delegates, &json!({}));
     add(&sandbox, &config, &id("a1"), THERE);
     let output = sandbox.ipamctl(&["release", "a1"]).run();
-    assert_eq!(status(&output), Some(0), "{output:?}");
+    output.ends(0);
     let noted = fs::read_to_string(sandbox.plugins().join("noted")).unwrap();
     assert_has(&noted, [&id("a1"), "K8S_POD_NAME=web-1"]);
     assert_eq!(sandbox.reserved("testnet"), [""; 0]);
@@ -62,7 +61,7 @@ fn a_reservation_of_the_reference_host_local_is_shown_and_released_by_its_own_de
         (&json!(13), &json!(1))
     );
     let output = sandbox.ipamctl(&["release", "b1"]).run();
-    assert_eq!(status(&output), Some(0), "{output:?}");
+    output.ends(0);
     assert_eq!(sandbox.reserved("plain"), [""; 0]);
     assert!(!sandbox.state_dir().join("plain").exists());
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use harness::Sandbox;
 use serde_json::json;
 
-use super::{GONE, OURS, THERE, add, id, json_of, network, status};
+use super::{GONE, OURS, THERE, add, id, json_of, network, with};
 
 /// Writes a reservation without a record.
 fn reserve(sandbox: &Sandbox, network: &str, ip: &str, content: &str) {
@@ -39,10 +39,7 @@ fn in_shell(sandbox: &Sandbox, line: &str) -> String {
 
 #[test]
 fn each_command_that_leaks_prints_releases_its_leak_and_nothing_else() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), GONE);
-    add(&sandbox, &config, &id("a2"), THERE);
+    let (sandbox, config) = with(&[("a1", GONE), ("a2", THERE)]);
     // A container ID that looks like an address, namely the next one.
     add(&sandbox, &config, "10.77.0.5", GONE);
     add(&sandbox, &config, "living", THERE);
@@ -94,19 +91,16 @@ fn each_command_that_leaks_prints_releases_its_leak_and_nothing_else() {
 
 #[test]
 fn a_release_doesnt_wait_longer_than_it_is_told_for_the_lock_of_a_directory() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), GONE);
+    let (sandbox, _) = with(&[("a1", GONE)]);
     let lock = fs::File::open(sandbox.data_dir().join("testnet/lock")).unwrap();
     lock.lock().unwrap();
     let words = ["release", "--timeout", "1s", "10.77.0.2"];
     let output = sandbox.ipamctl(&words).run();
-    assert_eq!(status(&output), Some(2), "{output:?}");
-    assert!(output.stdout.contains("did not end within"), "{output:?}");
+    output.ends(2).prints(["did not end within"]);
     assert_eq!(sandbox.reserved("testnet").len(), 1);
     drop(lock);
     let output = sandbox.ipamctl(&["release", "10.77.0.2"]).run();
-    assert_eq!(status(&output), Some(0), "{output:?}");
+    output.ends(0);
 }
 
 #[test]
@@ -126,8 +120,9 @@ fn a_release_has_one_bound_for_all_delegates() {
     // The delegates before these use a part of the time, on any machine.
     let words = ["release", "--timeout", "10s", "10.77.0.2"];
     let output = sandbox.ipamctl(&words).run();
-    assert_eq!(status(&output), Some(2), "{output:?}");
-    output.prints(["the time limit for all delegates is over"]);
+    output
+        .ends(2)
+        .prints(["the time limit for all delegates is over"]);
     let has_begun = |name: &str| sandbox.plugins().join(format!("{name}.log")).exists();
     assert_eq!(names.map(has_begun), [true, false], "{output:?}");
     // The next release calls them again.

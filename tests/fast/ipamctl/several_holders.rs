@@ -5,16 +5,15 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use harness::{Sandbox, assert_has};
+use harness::assert_has;
 use serde_json::{Value, json};
 
 use super::collection::{leaks, record_of};
-use super::{GONE, HOSTS, THERE, add, id, json_of, network, status, with_list};
+use super::{GONE, HOSTS, THERE, add, id, json_of, with, with_list};
 
 #[test]
 fn a_container_in_no_list_whose_namespace_is_there_is_left_and_shown_with_its_command() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
+    let (sandbox, config) = with(&[]);
     // A build step is in no list.
     add(&sandbox, &config, "buildah-buildah1", THERE);
     let run = |command: &str| with_list(&sandbox, command, &id("a1")).stdout;
@@ -29,7 +28,7 @@ fn a_container_in_no_list_whose_namespace_is_there_is_left_and_shown_with_its_co
     assert!(run("leaks").contains(command));
     let listed = sandbox.ipamctl(&["leaks", "--json", "--yes", "--valid", "-"]);
     let listed = listed.stdin(id("a1")).run();
-    assert_eq!(status(&listed), Some(0), "{listed:?}");
+    listed.ends(0);
     let rows: Value = listed.json();
     assert_eq!(rows[0]["evidence"], json!(["not-valid", "netns-there"]));
     // Without a list, nobody says that it is gone.
@@ -38,21 +37,17 @@ fn a_container_in_no_list_whose_namespace_is_there_is_left_and_shown_with_its_co
 
 #[test]
 fn the_hosts_own_namespace_keeps_no_container_that_the_list_does_not_name() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), HOSTS);
+    let (sandbox, _) = with(&[("a1", HOSTS)]);
     assert_eq!(leaks(&sandbox, &[]), [(id("a1"), json!(["unknown"]))]);
     let output = with_list(&sandbox, "gc", &id("a2"));
-    assert!(output.stdout.contains(": released"), "{output:?}");
+    output.prints([": released"]);
     assert_eq!(sandbox.reserved("testnet"), [""; 0]);
 }
 
 #[test]
 fn an_address_that_its_attachments_record_does_not_name_is_released_by_a_person_only() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
     // Started again after a boot, before which its record was lost.
-    add(&sandbox, &config, &id("a1"), GONE);
+    let (sandbox, config) = with(&[("a1", GONE)]);
     fs::remove_dir_all(sandbox.state_dir()).unwrap();
     add(&sandbox, &config, &id("a1"), THERE);
     let rows = json_of(&sandbox, &["leaks"]);
@@ -87,23 +82,21 @@ fn an_address_that_its_attachments_record_does_not_name_is_released_by_a_person_
     let released = sandbox
         .ipamctl(&["release", "--ifname", "eth0", "10.77.0.2"])
         .run();
-    assert!(released.stdout.contains("by its file only"), "{released:?}");
+    released.prints(["by its file only"]);
     assert_eq!(sandbox.reserved("testnet"), ["10.77.0.3"]);
     assert_eq!(leaks(&sandbox, &[]), []);
 }
 
 #[test]
 fn a_list_that_is_cut_off_within_an_id_releases_nothing() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
+    let (sandbox, config) = with(&[]);
     for container in ["a1", "a2"] {
         add(&sandbox, &config, &id(container), GONE);
     }
     let list = format!("{}\n{}", id("a1"), &id("a2")[..40]);
     for command in ["gc", "leaks"] {
         let refused = with_list(&sandbox, command, &list);
-        assert_eq!(status(&refused), Some(2), "{refused:?}");
-        assert!(refused.stderr.contains(&id("a2")), "{refused:?}");
+        refused.failed(2, [&id("a2")]);
         assert_eq!(sandbox.reserved("testnet").len(), 2);
     }
 }

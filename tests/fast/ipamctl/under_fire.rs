@@ -3,14 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use harness::Sandbox;
-
-use super::{THERE, add, id, json_of, network};
+use super::{THERE, add, id, json_of, with};
 
 #[test]
 fn nothing_half_written_is_printed_while_containers_come_and_go() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
+    let (sandbox, config) = with(&[]);
     let end = AtomicBool::new(false);
     thread::scope(|scope| {
         let (sandbox, config, end) = (&sandbox, &config, &end);

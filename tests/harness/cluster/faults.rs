@@ -1,6 +1,6 @@
 //! Starts and ends faults of a cluster.
 
-use super::member::{Disk, address, name};
+use super::member::{address, name};
 use super::{CLIENT, Cluster, MEMBERS};
 
 /// A network path that is cut. Its packets are dropped silently.
@@ -33,12 +33,18 @@ impl Cluster {
 
     /// Continues a stopped member.
     pub fn continue_member(&self, member: usize) {
-        self.members[member].go_on();
+        self.members[member].signal("CONT");
     }
 
-    /// Fills a member's disk, or frees it.
-    pub fn set_disk(&self, member: usize, disk: Disk) {
-        self.members[member].set_disk(disk);
+    /// Fills a member's disk.
+    pub fn fill_disk(&self, member: usize) {
+        let fill = "dd if=/dev/zero of=/var/lib/etcd/filler bs=4k 2>/dev/null || true";
+        self.members[member].node().sh(fill);
+    }
+
+    /// Frees a member's disk again.
+    pub fn free_disk(&self, member: usize) {
+        self.members[member].node().sh("rm -f /var/lib/etcd/filler");
     }
 
     /// True if a member's process has ended without being killed.

@@ -1,13 +1,12 @@
 //! An etcd member: its namespaces, its disk, its process.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
-
-use rustix::process::{Pid, Signal, kill_process};
 
 use super::MEMBERS;
-use crate::{Authority, CertificateFiles, ETCD, Node};
+use crate::daemon::Daemon;
+use crate::failure_report::last_lines;
+use crate::{Authority, CertificateFiles, Node};
 
 /// A member of the cluster.
 pub(super) struct Member {
@@ -16,16 +15,7 @@ pub(super) struct Member {
     /// The folder of its log.
     folder: PathBuf,
     certificate: CertificateFiles,
-    process: Option<Child>,
-}
-
-/// State of a member's disk, which is in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Disk {
-    /// There is free space.
-    Free,
-    /// Every block is used.
-    Full,
+    process: Option<Daemon>,
 }
 
 /// The name of a member, and of its port of the bridge.
@@ -99,76 +89,44 @@ impl Member {
                 )
             })
             .collect();
-        let script = format!(
-            "echo $$ > /run/etcd.pid
-             exec {ETCD} --name={name} --data-dir=/var/lib/etcd/data \
+        let arguments = format!(
+            "--name={name} --data-dir=/var/lib/etcd/data \
              --listen-client-urls=https://{address}:2379 \
              --advertise-client-urls=https://{address}:2379 \
              --listen-peer-urls=https://{address}:2380 \
              --initial-advertise-peer-urls=https://{address}:2380 \
              --listen-metrics-urls=http://{address}:2381 \
-             --initial-cluster={} --initial-cluster-token={name_of_cluster} \
+             --initial-cluster={} --initial-cluster-token=ipam-test \
              --cert-file={cert} --key-file={key} \
              --peer-cert-file={cert} --peer-key-file={key} \
              --peer-client-cert-auth --peer-trusted-ca-file={ca} \
              --client-cert-auth --trusted-ca-file={ca} --logger=zap --log-outputs=stderr",
             peers.join(","),
-            name_of_cluster = "ipam-test",
         );
-        let log = File::options().create(true).append(true).open(self.log());
-        let process = self
-            .node
-            .command("sh")
-            .args(["-ec", &script])
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log.unwrap())
-            .spawn();
-        self.process = Some(process.unwrap());
+        let arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
+        let folder = Path::new("/usr/bin");
+        let etcd = Daemon::start(&self.node, folder, "etcd", &arguments, &self.log());
+        self.process = Some(etcd);
     }
 
     /// Sends its process a signal, by its name.
     pub(super) fn signal(&self, signal: &str) {
-        // The process may have ended already.
-        self.node
-            .succeeds(&format!("kill -{signal} $(cat /run/etcd.pid)"));
-    }
-
-    /// Continues its process after SIGSTOP.
-    pub(super) fn go_on(&self) {
-        self.signal("CONT");
-        // `nsenter` stops itself when its child is stopped.
         if let Some(process) = &self.process {
-            let _ = kill_process(Pid::from_child(process), Signal::CONT);
+            process.signal(&self.node, signal);
         }
     }
 
     /// Kills its process, if there is one, and waits for its end.
     pub(super) fn kill(&mut self) {
-        self.signal("KILL");
-        self.go_on();
-        if let Some(mut process) = self.process.take() {
-            process.wait().unwrap();
+        if let Some(process) = self.process.take() {
+            process.kill(&self.node);
         }
-    }
-
-    /// Fills its disk, or frees it again.
-    pub(super) fn set_disk(&self, disk: Disk) {
-        match disk {
-            // This fails when the disk is full, which is intended.
-            Disk::Full => self
-                .node
-                .succeeds("dd if=/dev/zero of=/var/lib/etcd/filler bs=4k 2>/dev/null"),
-            Disk::Free => self.node.succeeds("rm -f /var/lib/etcd/filler"),
-        };
     }
 
     /// True if its process has ended without being killed.
     pub(super) fn has_ended(&mut self) -> bool {
         let process = self.process.as_mut();
-        process.is_some_and(|process| process.try_wait().unwrap().is_some())
+        process.is_some_and(Daemon::has_ended)
     }
 
     fn log(&self) -> PathBuf {
@@ -180,10 +138,8 @@ impl Drop for Member {
     fn drop(&mut self) {
         self.kill();
         if std::thread::panicking() {
-            let log = fs::read_to_string(self.log()).unwrap_or_default();
-            let lines: Vec<&str> = log.lines().collect();
-            let last = &lines[lines.len().saturating_sub(15)..];
-            eprintln!("The log of {}:\n{}\n", name(self.number), last.join("\n"));
+            let lines = last_lines(&self.log());
+            eprintln!("The log of {}:\n{lines}\n", name(self.number));
         }
     }
 }

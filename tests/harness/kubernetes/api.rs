@@ -8,12 +8,11 @@
 //! api.install();
 //! let kubeconfig = api.kubeconfig_of_node("worker-1");
 //! let held = api.kubectl(&["get", "addresses", "--no-headers"]);
-//! api.stop_api_server();
+//! api.control_plane.stop_api_server();
 //! // Plugins with this kubeconfig fail now.
-//! api.start_api_server();
+//! api.control_plane.start_api_server();
 //! ```
 
-mod faults;
 mod identities;
 mod objects;
 mod proxy;
@@ -30,18 +29,18 @@ use crate::KUBECTL;
 use crate::waiting::wait_or_say;
 use crate::{Authority, CertificateFiles, Namespace, repository};
 
-pub use faults::Snapshot;
 pub use proxy::{ApiProxy, Fate, ProxiedRequest};
+pub(crate) use proxy::{answer, read_request};
 
 /// The API server, in separate namespaces. A process that uses it must run in its network
 /// namespace: see [`Self::enter`].
 pub struct KubernetesApi {
-    control_plane: ControlPlane,
+    /// The API server and its etcd.
+    pub control_plane: ControlPlane,
     authority: Authority,
     /// Certificate of the API server, and of proxies on the loopback interface.
     certificate: CertificateFiles,
     root: TempDir,
-    snapshots: u32,
 }
 
 impl KubernetesApi {
@@ -65,10 +64,7 @@ impl KubernetesApi {
 
     /// As [`Self::start`], with further arguments of `kube-apiserver`.
     pub fn start_with(arguments: &[&str]) -> Result<Self, String> {
-        let root = tempfile::Builder::new()
-            .prefix("ipam-delegated-api-")
-            .tempdir()
-            .unwrap();
+        let root = TempDir::with_prefix("ipam-delegated-api-").unwrap();
         let authority = Authority::new(&root.path().join("authority"));
         let certificate = authority.sign("api", &[ControlPlane::HOST, "127.0.0.1"]);
         let mut all = vec![
@@ -82,7 +78,6 @@ impl KubernetesApi {
             authority,
             certificate,
             root,
-            snapshots: 0,
         };
         let user = json!({"token": ADMINISTRATOR});
         api.write_kubeconfig(&api.kubeconfig(), &api.url(), &user);
@@ -122,15 +117,10 @@ impl KubernetesApi {
         Namespace::of(self.control_plane.node())
     }
 
-    /// Runs kubectl as the administrator, from any network namespace; it may fail.
-    pub fn try_kubectl(&self, words: &[&str]) -> Output {
-        self.kubectl_with(&self.kubeconfig(), words)
-    }
-
-    /// Runs kubectl as the administrator; returns its stdout.
+    /// Runs kubectl as the administrator, from any network namespace; returns its stdout.
     #[track_caller]
     pub fn kubectl(&self, words: &[&str]) -> String {
-        let output = self.try_kubectl(words);
+        let output = self.kubectl_with(&self.kubeconfig(), words);
         assert!(output.status.success(), "kubectl {words:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
@@ -159,22 +149,8 @@ impl KubernetesApi {
         }
     }
 
-    /// Applies objects; the API server may refuse them.
-    pub fn try_apply(&self, kubeconfig: &Path, objects: &Value) -> Output {
-        self.try_with_file("apply", kubeconfig, objects)
-    }
-
-    /// Creates objects; the API server may refuse them.
-    pub fn try_create(&self, kubeconfig: &Path, objects: &Value) -> Output {
-        self.try_with_file("create", kubeconfig, objects)
-    }
-
-    /// Replaces objects; the API server may refuse them.
-    pub fn try_replace(&self, kubeconfig: &Path, objects: &Value) -> Output {
-        self.try_with_file("replace", kubeconfig, objects)
-    }
-
-    fn try_with_file(&self, verb: &str, kubeconfig: &Path, objects: &Value) -> Output {
+    /// Runs a command of kubectl with objects, such as `create`; the API server may refuse them.
+    pub fn try_with(&self, verb: &str, kubeconfig: &Path, objects: &Value) -> Output {
         let file = tempfile::NamedTempFile::new_in(self.root()).unwrap();
         let content = match objects {
             Value::Array(items) => json!({"apiVersion": "v1", "kind": "List", "items": items}),
@@ -187,7 +163,7 @@ impl KubernetesApi {
     /// Applies objects as the administrator.
     #[track_caller]
     pub fn apply(&self, objects: &Value) {
-        let output = self.try_apply(&self.kubeconfig(), objects);
+        let output = self.try_with("apply", &self.kubeconfig(), objects);
         assert!(output.status.success(), "{objects}: {output:?}");
     }
 

@@ -4,12 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
-use std::time::Duration;
 
-use super::daemon::Daemon;
-use crate::Node;
+use crate::daemon::Daemon;
 use crate::waiting::wait_or_say;
+use crate::{Node, kubernetes_programs};
 
 /// The network of control plane and nodes.
 const NETWORK: &str = "10.123.0";
@@ -20,7 +18,8 @@ pub(super) const ETCD: &str = "http://10.123.0.1:2379";
 /// The administrator's token, whose group may do everything.
 pub(super) const ADMINISTRATOR: &str = "administrator";
 
-pub(super) struct ControlPlane {
+/// A running control plane.
+pub struct ControlPlane {
     node: Node,
     ca: Option<PathBuf>,
     folder: PathBuf,
@@ -61,18 +60,18 @@ impl ControlPlane {
             api_server_arguments: api_server_arguments.to_vec(),
         };
         plane.write_files();
-        plane.start_etcd();
-        plane.start_api_server();
+        plane.launch_etcd();
+        plane.launch_api_server();
         Ok(plane)
     }
 
     /// Starts etcd with its existing data.
-    pub(super) fn start_etcd(&mut self) {
+    pub(super) fn launch_etcd(&mut self) {
         self.start("etcd36", &["/run/etcd.yaml".to_owned()]);
     }
 
     /// Starts the API server.
-    pub(super) fn start_api_server(&mut self) {
+    pub(super) fn launch_api_server(&mut self) {
         let token_file = self.path("tokens");
         let [public, private] = [self.path("sa.pub"), self.path("sa.key")];
         let mut arguments = vec![
@@ -148,37 +147,11 @@ impl ControlPlane {
     }
 
     /// Sends a daemon a signal, by its name.
-    fn signal(&self, program: &str, signal: &str) {
+    pub(super) fn signal(&self, program: &str, signal: &str) {
         let daemons = self.daemons.iter();
         for daemon in daemons.filter(|daemon| daemon.program() == program) {
             daemon.signal(&self.node, signal);
         }
-    }
-
-    /// Stops a daemon for this time, with SIGSTOP.
-    pub(super) fn pause(&self, program: &str, time: Duration) {
-        self.signal(program, "STOP");
-        thread::sleep(time);
-        self.signal(program, "CONT");
-    }
-
-    /// Saves the state of etcd in a folder. Its files are copied while it is paused: they are those
-    /// that a killed etcd would leave.
-    pub(super) fn snapshot(&self, folder: &str) {
-        self.signal("etcd36", "STOP");
-        self.node.sh(&format!("cp -a /run/etcd {folder}"));
-        self.signal("etcd36", "CONT");
-    }
-
-    /// Sets etcd back to a snapshot, and waits until the API server is ready.
-    pub(super) fn restore(&mut self, folder: &str) {
-        self.kill("kube-apiserver");
-        self.kill("etcd36");
-        self.node
-            .sh(&format!("rm -rf /run/etcd; cp -a {folder} /run/etcd"));
-        self.start_etcd();
-        self.start_api_server();
-        self.wait_until_ready();
     }
 
     /// Joins a node's network namespace to the bridge with `eth0`, and to a second bridge with
@@ -276,7 +249,8 @@ current-context: test
 
     fn start(&mut self, program: &'static str, arguments: &[String]) {
         let log = self.folder.join(format!("{program}.log"));
-        let daemon = Daemon::start(&self.node, program, arguments, &log);
+        let folder = kubernetes_programs().unwrap();
+        let daemon = Daemon::start(&self.node, &folder, program, arguments, &log);
         self.daemons.push(daemon);
     }
 }

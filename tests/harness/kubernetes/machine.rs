@@ -1,16 +1,17 @@
 //! A node of a Kubernetes cluster: namespaces with a container runtime and a kubelet, folders that
 //! survive a loss of power, and a boot ID.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output, Stdio};
+use std::process::Output;
 
 use super::NODES;
 use super::control_plane::ControlPlane;
 use super::runtime::ContainerRuntime;
+use crate::failure_report::last_lines;
 use crate::kubernetes_programs;
 use crate::waiting::wait_or_say;
-use crate::{Cgroup, Node};
+use crate::{Background, Cgroup, Node};
 
 /// Mounts the control groups again, so that the node's are at the top. In version 2, only control
 /// groups without processes can have children.
@@ -39,7 +40,7 @@ pub struct KubernetesNode {
     disk: PathBuf,
     kubeconfig: PathBuf,
     node: Option<Node>,
-    daemons: Vec<Child>,
+    daemons: Vec<Background>,
     boots: u32,
     cgroup: Cgroup,
 }
@@ -97,9 +98,7 @@ echo 1 > /proc/sys/net/ipv4/ip_forward",
     /// Ends all of its processes, and removes its memory and its network.
     pub(super) fn cut_power(&mut self, control_plane: &ControlPlane) {
         drop(self.node.take());
-        for mut daemon in self.daemons.drain(..) {
-            let _ = daemon.wait();
-        }
+        self.daemons.clear();
         self.cgroup.remove();
         control_plane.part(self.number);
     }
@@ -227,10 +226,7 @@ echo 1 > /proc/sys/net/ipv4/ip_forward",
         let mut tails = String::new();
         for daemon in ["runtime", "kubelet"] {
             let log = self.disk.join("logs").join(daemon);
-            let text = fs::read_to_string(log).unwrap_or_default();
-            let lines: Vec<&str> = text.lines().collect();
-            let last = &lines[lines.len().saturating_sub(15)..];
-            tails += &format!("== {} {daemon}\n{}\n", self.name(), last.join("\n"));
+            tails += &format!("== {} {daemon}\n{}\n", self.name(), last_lines(&log));
         }
         tails
     }
@@ -287,8 +283,7 @@ pub(super) fn start_daemon(
     name: &str,
     command_line: &str,
     log: &Path,
-) -> Child {
-    let log = File::options().append(true).create(true).open(log).unwrap();
+) -> Background {
     let script = format!(
         "for top in {{/sys/fs/cgroup,/sys/fs/cgroup/*}}{{,/init}}; do
     if [ -e $top/cgroup.procs ]; then echo $$ > $top/cgroup.procs || true; fi
@@ -296,13 +291,8 @@ done
 echo $$ > /run/{name}.pid; exec {command_line}"
     );
     let mut command = node.command("bash");
-    command
-        .args(["-c", &script])
-        .env("PATH", runtime.path())
-        .stdin(Stdio::null())
-        .stdout(log.try_clone().unwrap())
-        .stderr(log);
-    command.spawn().unwrap()
+    command.args(["-c", &script]).env("PATH", runtime.path());
+    Background::start(&mut command, log)
 }
 
 /// The kubelet's configuration.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output};
+use std::process::Output;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -13,7 +13,7 @@ use super::runtime::ContainerRuntime;
 use crate::kubernetes_programs;
 use crate::runtimes::conflist;
 use crate::waiting::wait_or_say;
-use crate::{Cgroup, Node, PLUGINS, Sandbox, skip};
+use crate::{Background, Cgroup, Node, PLUGINS, Sandbox, skip};
 
 /// A runtime on a test node, with the network `testnet`. All of its processes end with the node.
 pub struct PodSandboxes {
@@ -21,7 +21,7 @@ pub struct PodSandboxes {
     runtime: ContainerRuntime,
     /// The plugins' folders, as in other tests. Its plugins are copied into the node's folder.
     pub sandbox: Sandbox,
-    daemon: Child,
+    _daemon: Background,
     _cgroup: Cgroup,
     _disk: TempDir,
 }
@@ -48,7 +48,7 @@ impl PodSandboxes {
             node,
             runtime,
             sandbox,
-            daemon,
+            _daemon: daemon,
             _cgroup: cgroup,
             _disk: disk,
         };
@@ -115,13 +115,6 @@ impl PodSandboxes {
         let log = || fs::read_to_string(self.log()).unwrap_or_default();
         assert!(output.status.success(), "{script}\n{output:?}\n{}", log());
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
-    }
-}
-
-impl Drop for PodSandboxes {
-    fn drop(&mut self) {
-        let _ = self.daemon.kill();
-        let _ = self.daemon.wait();
     }
 }
 

@@ -202,16 +202,11 @@ fn an_address_of_another_space_is_another_one() {
     calls.add(&node("a"), "c1", &red).unwrap();
     calls.add(&node("a"), "c2", &blue()).unwrap();
     let names = [("10.0.0.2", "c2"), ("red/10.0.0.2", "c1")];
-    assert_eq!(
-        held(&cluster),
-        names.map(|(key, id)| (key.to_owned(), id.to_owned()))
-    );
+    let names = names.map(|(key, id)| (key.to_owned(), id.to_owned()));
+    assert_eq!(held(&cluster), names);
     // A pool with another name, but in no other space, has the same addresses.
-    assert!(
-        calls
-            .add(&node("a"), "c3", &json!([{"name": "green"}]))
-            .is_err()
-    );
+    let green = json!([{"name": "green"}]);
+    calls.add(&node("a"), "c3", &green).unwrap_err();
     let keys = prev(&[IpAddr::from([10, 0, 0, 2])], &red);
     calls.del(&node("a"), "c1", &keys).unwrap();
     assert_eq!(held(&cluster).len(), 1);
@@ -225,23 +220,14 @@ fn a_changed_definition_gives_no_address_twice_and_keeps_what_is_given() {
     calls.add(&node("a"), "c1", &pinned).unwrap();
     cluster.define("blue", r#"{"subnet":"10.9.0.0/29"}"#);
     cluster.define("other", r#"{"subnet":"10.0.0.0/29"}"#);
+    let other = json!([{"name": "other"}]);
     for i in 2..6 {
-        calls
-            .add(&node("b"), &format!("c{i}"), &json!([{"name": "other"}]))
-            .unwrap();
+        calls.add(&node("b"), &format!("c{i}"), &other).unwrap();
     }
-    assert!(
-        calls
-            .add(&node("b"), "c6", &json!([{"name": "other"}]))
-            .is_err()
-    );
+    calls.add(&node("b"), "c6", &other).unwrap_err();
     let keys = prev(&[IpAddr::from([10, 0, 0, 5])], &blue());
     calls.del(&node("a"), "c1", &keys).unwrap();
-    assert!(
-        calls
-            .add(&node("b"), "c6", &json!([{"name": "other"}]))
-            .is_ok()
-    );
+    calls.add(&node("b"), "c6", &other).unwrap();
 }
 
 #[test]
@@ -260,10 +246,8 @@ fn an_exclusion_of_the_definition_and_one_of_the_entry_both_count() {
     cluster.define("blue", definition);
     let entry = json!([{"name": "blue", "exclude": ["10.0.0.6"]}]);
     let calls = calls(&cluster);
-    assert_eq!(
-        calls.add(&node("a"), "c1", &entry).unwrap(),
-        [IpAddr::from([10, 0, 0, 5])]
-    );
+    let ips = calls.add(&node("a"), "c1", &entry).unwrap();
+    assert_eq!(ips, [IpAddr::from([10, 0, 0, 5])]);
     assert!(calls.add(&node("a"), "c2", &entry).is_err());
 }
 
@@ -285,9 +269,8 @@ fn del_releases_what_is_named_and_lists_if_that_is_less_than_the_pools() {
     calls.del(&node("a"), "c1", &prev(&named, &blue())).unwrap();
     assert_eq!(held(&cluster), []);
     add_both();
-    calls
-        .del(&node("a"), "c1", &prev(&named, &json!([])))
-        .unwrap();
+    let unpooled = prev(&named, &json!([]));
+    calls.del(&node("a"), "c1", &unpooled).unwrap();
     assert_eq!(held(&cluster), []);
 }
 
@@ -296,13 +279,10 @@ fn a_rollback_releases_only_what_it_names() {
     let cluster = cluster_of_blue();
     cluster.define("red", r#"{"subnet":"10.8.0.0/29","space":"red"}"#);
     let calls = calls(&cluster);
-    let pinned = |name: &str, ip: &str| json!([{"name": name, "requested-ip": ip}]);
-    calls
-        .add(&node("a"), "c1", &pinned("blue", "10.0.0.2"))
-        .unwrap();
-    calls
-        .add(&node("a"), "c1", &pinned("red", "10.8.0.2"))
-        .unwrap();
+    for (name, ip) in [("blue", "10.0.0.2"), ("red", "10.8.0.2")] {
+        let pinned = json!([{"name": name, "requested-ip": ip}]);
+        calls.add(&node("a"), "c1", &pinned).unwrap();
+    }
     let environment = Environment::default().with("IPAM_DELEGATED_ROLLBACK", "1");
     let rollback = |ips: &[IpAddr]| {
         let call = call(&environment, &prev(ips, &json!([])));
@@ -354,10 +334,8 @@ fn a_late_release_deletes_no_later_claim() {
     let earlier = cluster.addresses().remove(0);
     calls.del(&node("a"), "c1", &json!({})).unwrap();
     calls.add(&node("a"), "c1", &pinned).unwrap();
-    let gone = cluster
-        .store(Faults::default(), 0)
-        .release(&earlier)
-        .unwrap();
+    let mut store = cluster.store(Faults::default(), 0);
+    let gone = store.release(&earlier).unwrap();
     assert_eq!(gone, cluster::Release::Gone);
     assert_eq!(held(&cluster).len(), 1);
 }

@@ -26,7 +26,7 @@ pub struct ProxiedRequest {
     /// The body; empty if there is none.
     pub body: Vec<u8>,
     /// The header lines.
-    head: Vec<String>,
+    pub(crate) head: Vec<String>,
 }
 
 /// The proxy's reaction to a request.
@@ -178,7 +178,7 @@ impl Shared {
             }
             Fate::AnswerReplaced(status) => {
                 self.hand_on(&request)?;
-                refusal(status, &[], "")
+                answer(status, &[], "")
             }
             Fate::AnswerHeld => {
                 self.hand_on(&request)?;
@@ -186,7 +186,7 @@ impl Shared {
                 return Ok(());
             }
             Fate::RequestLost => return stream.sock.shutdown(Shutdown::Both),
-            Fate::Refused(status, head, body) => refusal(status, &head, &body),
+            Fate::Refused(status, head, body) => answer(status, &head, &body),
         };
         stream.write_all(&answer)?;
         stream.conn.send_close_notify();
@@ -206,7 +206,8 @@ impl Shared {
     }
 }
 
-fn read_request(stream: &mut ClientStream) -> std::io::Result<ProxiedRequest> {
+/// Reads a request with its body.
+pub(crate) fn read_request(stream: &mut ClientStream) -> std::io::Result<ProxiedRequest> {
     let mut reader = BufReader::new(stream);
     let mut head = Vec::new();
     loop {
@@ -238,7 +239,8 @@ fn read_request(stream: &mut ClientStream) -> std::io::Result<ProxiedRequest> {
     })
 }
 
-fn refusal(status: u16, head: &[String], body: &str) -> Vec<u8> {
+/// The bytes of an answer with these header lines and this body.
+pub(crate) fn answer(status: u16, head: &[String], body: &str) -> Vec<u8> {
     let head: String = head.iter().flat_map(|line| [line, "\r\n"]).collect();
     let length = body.len();
     format!(
