@@ -47,16 +47,7 @@ impl Journal {
         let length = self.file.metadata()?.len();
         // Lines that are appended during this read are left out.
         let mut content = vec![0; usize::try_from(length).map_err(io::Error::other)?];
-        let mut filled = 0;
-        while filled < content.len() {
-            match self.file.read_at(&mut content[filled..], filled as u64) {
-                Ok(0) => break,
-                Ok(read) => filled += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        content.truncate(filled);
+        self.file.read_exact_at(&mut content, 0)?;
         let end = whole_lines(&content).len();
         self.end.set(Some(end as u64));
         self.is_torn.set(end < content.len());

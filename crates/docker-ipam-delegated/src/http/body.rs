@@ -1,16 +1,9 @@
 //! JSON bodies of Docker's calls.
 
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::http::refusal::Refusal;
-
-/// The body of a refusal. Docker reads `Err` of a network driver's answers
-/// (`drivers/remote/api`), and `Error` of an IPAM driver's (`ipams/remote/api`), whatever its
-/// documentation says.
-pub(crate) fn failure(message: &str) -> Value {
-    json!({"Err": message, "Error": message})
-}
 
 /// Reads a body. A key whose value is `null` counts as missing.
 ///

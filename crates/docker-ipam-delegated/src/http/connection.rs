@@ -11,13 +11,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::http::answer::Answer;
-use crate::http::body;
 use crate::http::refusal::Refusal;
 use crate::threads::lock;
 
@@ -71,10 +71,9 @@ where
 fn response(answer: &Result<Answer, Refusal>) -> Response<Full<Bytes>> {
     let (status, body) = match answer {
         Ok(answer) => (200, answer.body.clone()),
-        Err(refusal) => {
-            let body = body::failure(&refusal.to_string());
-            (refusal.status, body.to_string())
-        }
+        // Docker reads `Err` of a network driver's answers (`drivers/remote/api`), and `Error` of an
+        // IPAM driver's (`ipams/remote/api`), whatever its documentation says.
+        Err(Refusal { status, why }) => (*status, json!({"Err": why, "Error": why}).to_string()),
     };
     let mut response = Response::new(Full::from(body));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
@@ -95,7 +94,9 @@ async fn answer(calls: Arc<Calls>, request: Request<Incoming>) -> Result<Answer,
             Ok(answer) => tracing::debug!(call.path = path, call.body = body, answer = answer.body),
             // Docker tries calls that a driver need not have.
             Err(refusal) if refusal.status == 404 => tracing::debug!(path, "not answered"),
-            Err(refusal) => tracing::warn!(call.path = path, call.body = body, %refusal),
+            Err(refusal) => {
+                tracing::warn!(call.path = path, call.body = body, refusal = refusal.why)
+            }
         }
         if let Err(Ok(answer)) = send.send(answer) {
             // The connection has failed meanwhile.

@@ -1,11 +1,10 @@
-use std::fmt;
-
 /// Refusal of a call: its HTTP status and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     /// The HTTP status: 200 if the request is understood, but can't be done.
     pub(crate) status: u16,
-    why: String,
+    /// The reason.
+    pub(crate) why: String,
 }
 
 impl Refusal {
@@ -13,12 +12,6 @@ impl Refusal {
     pub(crate) fn new(status: u16, why: impl Into<String>) -> Self {
         let why = why.into();
         Self { status, why }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)
     }
 }
 

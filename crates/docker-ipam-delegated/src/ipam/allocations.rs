@@ -326,9 +326,6 @@ impl State {
                 }
             }
         }
-        if self.entries.is_empty() {
-            self.lowest.clear();
-        }
         Some(entry)
     }
 

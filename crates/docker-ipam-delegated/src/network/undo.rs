@@ -71,9 +71,9 @@ impl NetworkDriver {
         for network in networks(&self.records).unwrap_or_default() {
             let mut listed = attachments(&self.records, &network).unwrap_or_default();
             // One that can't be read is kept.
-            let is_made = |record: &ListedRecord| match &record.content {
-                Ok(content) => content.state == RecordState::Added,
-                Err(_) => true,
+            let is_made = |record: &ListedRecord| {
+                let content = record.usable();
+                content.is_none_or(|content| content.state == RecordState::Added)
             };
             let records = records(&self.records, &network).unwrap_or_default();
             let made = records.into_iter().filter(is_made);
