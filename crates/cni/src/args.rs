@@ -70,28 +70,23 @@ impl Args {
         if self.ignore_unknown()? {
             return Ok(());
         }
-        let unknown: Vec<String> = self
-            .pairs
-            .iter()
-            .filter(|(key, _)| key != "IgnoreUnknown" && !known.contains(&key.as_str()))
+        let is_unknown = |(key, _): &(&str, &str)| *key != "IgnoreUnknown" && !known.contains(key);
+        let unknown = self.iter().filter(is_unknown);
+        let unknown: Vec<String> = unknown
             .map(|(key, value)| format!("{key}={value}"))
             .collect();
         if unknown.is_empty() {
-            Ok(())
-        } else {
-            Err(Error::environment(format!(
-                "CNI_ARGS: unknown {}; add IgnoreUnknown=1 to have unknown keys passed over",
-                unknown.join(", ")
-            )))
+            return Ok(());
         }
+        Err(Error::environment(format!(
+            "CNI_ARGS: unknown {}; add IgnoreUnknown=1 to have unknown keys passed over",
+            unknown.join(", ")
+        )))
     }
 
     fn ignore_unknown(&self) -> Result<bool, Error> {
-        match self
-            .get("IgnoreUnknown")
-            .map(str::to_ascii_lowercase)
-            .as_deref()
-        {
+        let value = self.get("IgnoreUnknown").map(str::to_ascii_lowercase);
+        match value.as_deref() {
             None | Some("0" | "false") => Ok(false),
             Some("1" | "true") => Ok(true),
             Some(other) => Err(Error::environment(format!(

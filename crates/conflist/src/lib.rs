@@ -59,9 +59,8 @@ impl Conflist {
 
     fn read(file: &Path, content: &[u8]) -> Result<Self, Error> {
         let object = object(content)?;
-        let is_list = file
-            .extension()
-            .is_some_and(|extension| extension == "conflist")
+        let has_extension = file.extension().is_some_and(|end| end == "conflist");
+        let is_list = has_extension
             || object.keys().any(|key| key == "plugins") && object.get("type").is_none();
         let missing = || Error::config("name is missing: it must be the network's name");
         let name: NetworkName = value(&object, is_list, "name")?.ok_or_else(missing)?;

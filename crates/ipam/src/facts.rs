@@ -146,10 +146,8 @@ fn of_delegates(config: &NetworkConfig) -> Result<BTreeMap<String, Option<String
     let found: Option<BTreeMap<String, Option<String>>> = prev_result.read("prevResult", KEY)?;
     let found = found.unwrap_or_default();
     let is_family = |name: &str| name.split_once(':').is_some_and(|(_, key)| key == ALL);
-    match found
-        .iter()
-        .find(|(name, fact)| is_family(name) && fact.is_some())
-    {
+    let is_wrong = |(name, fact): &(&String, &Option<String>)| is_family(name) && fact.is_some();
+    match found.iter().find(is_wrong) {
         Some((name, _)) => Err(Error::config(format!(
             "{path}.{name}: only null is possible, which says that all facts of the family are here"
         ))),

@@ -332,10 +332,8 @@ impl State {
     fn lowest_free(&mut self, pool: &Pool, after: Option<IpAddr>) -> Option<IpAddr> {
         let given = pool.given?;
         let key = (pool.subnet, pool.range);
-        let lowest = self
-            .lowest
-            .get(&key)
-            .map_or(given.first(), |ip| given.first().max(*ip));
+        let known = self.lowest.get(&key);
+        let lowest = known.map_or(given.first(), |ip| given.first().max(*ip));
         let mut rest = Interval::new(lowest, given.last())?;
         if let Some(after) = after {
             rest = rest.after(after)?;

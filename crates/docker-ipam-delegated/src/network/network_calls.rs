@@ -34,10 +34,8 @@ impl NetworkDriver {
         let conflist = conflist.context("option conflist is missing: give -o conflist=NAME, the network configuration whose plugins make the network")?;
         conflists::find(&self.conf_dir, &conflist)?;
         let subnets: Vec<&Subnet> = request.v4.iter().chain(&request.v6).collect();
-        if subnets
-            .iter()
-            .any(|subnet| subnet.address_space == DOCKERS_OWN)
-        {
+        let is_dockers_own = |subnet: &&Subnet| subnet.address_space == DOCKERS_OWN;
+        if subnets.iter().any(is_dockers_own) {
             tracing::warn!(
                 conflist,
                 "Docker's own IPAM driver gives the addresses of this network, past the pools of \
