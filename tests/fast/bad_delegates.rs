@@ -56,6 +56,22 @@ fn a_configuration_without_an_ipam_section_is_refused() {
 }
 
 #[test]
+fn a_caller_that_ignores_the_end_of_its_children_gets_an_answer() {
+    let sandbox = Sandbox::default().with_script("executed", "echo '{\"ips\": []}'");
+    let ranges = json!({"ranges": [[{"subnet": "10.77.0.0/24"}]]});
+    let chain = ["executed", "ipam-ds-ranges", "ipam-da-host-local"];
+    let config = sandbox.config("1.0.0", &chain, &ranges);
+    let ignoring = ["sh", "-c", "trap '' CHLD; exec \"$0\""];
+    let call = |command| {
+        sandbox
+            .call("ipam-delegated", command, &config)
+            .through(&ignoring)
+    };
+    assert_eq!(call("ADD").run().ips(), ["10.77.0.2"]);
+    call("DEL").run().nothing();
+}
+
+#[test]
 fn each_failure_of_a_delegate_has_its_code_and_leaves_nothing_reserved() {
     // The failing delegate is the last one, so an address has been reserved before.
     let sandbox = Sandbox::default()

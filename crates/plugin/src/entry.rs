@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::command_line::{self, COMMIT, FLAVOUR};
 use crate::log::{self, Context, LinkedLog};
-use crate::signals::{Signals, survive_limit_of_files};
+use crate::signals::{Signals, survive};
 use crate::stdio::{print, read_stdin, write_to_stderr};
 
 /// Runs a plugin as this process: the complete `main` of its executable.
@@ -40,8 +40,8 @@ pub fn main(plugin: &dyn Plugin) -> ExitCode {
             return ExitCode::SUCCESS;
         }
     }
-    // Where handlers can't be installed, the limit ends the process, as before.
-    let _ = survive_limit_of_files();
+    // Without the handlers, most calls succeed as well.
+    let _ = survive();
     log::init(about.name);
 
     // If a trace is created here, the rollback below must have the same one.

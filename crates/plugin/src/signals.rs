@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT as a cancellation; SIGXFSZ as an error of the write.
+//! SIGTERM and SIGINT as a cancellation; what a call must survive.
 
 use std::io::{self, PipeReader, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cni::Cancellation;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::low_level::pipe;
 
@@ -66,14 +66,18 @@ impl Cancellation for Signals {
     }
 }
 
-/// Lets a write beyond the limit of file sizes (`ulimit -f`) fail, as in programs in Go. Without a
-/// handler, the signal ends the process: a runtime would get no answer because of a long log.
+/// Takes two signals that would leave a runtime without a right answer, as programs in Go take them.
+/// Beyond the limit of file sizes (`ulimit -f`), a write fails then, and the process isn't ended. And
+/// under a caller that ignores SIGCHLD, it can be told how a delegate has ended.
 ///
 /// # Errors
 ///
 /// An I/O error of `sigaction`.
-pub(crate) fn survive_limit_of_files() -> io::Result<()> {
-    flag::register(SIGXFSZ, Arc::default()).map(drop)
+pub(crate) fn survive() -> io::Result<()> {
+    for signal in [SIGXFSZ, SIGCHLD] {
+        flag::register(signal, Arc::default())?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
