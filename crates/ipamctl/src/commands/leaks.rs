@@ -60,7 +60,7 @@ impl<'a> Leak<'a> {
         let (evidence, evidence_text) = proofs.chain(unknown).unzip();
         Some(Self {
             attachment,
-            names: attachment.names(),
+            names: &attachment.addresses[0].names,
             since: attachment.last_change(),
             evidence,
             evidence_text,

@@ -10,7 +10,6 @@ use cni::Attachment;
 use serde::{Serialize, Serializer};
 
 use super::held::{HeldAddress, HeldState};
-use super::names::Names;
 use crate::output::{joined, or};
 
 /// A container's interface on a network; or one address by itself: its reservation names no interface
@@ -31,9 +30,6 @@ pub(crate) struct NetworkAttachment<'a> {
     /// The record of Docker's endpoint that it is.
     #[serde(skip)]
     pub(crate) endpoint: Option<&'a ListedRecord>,
-    /// The record of the same attachment in another folder: one of the two is wrong.
-    #[serde(skip)]
-    second_record: Option<&'a ListedRecord>,
 }
 
 fn ips<S: Serializer>(addresses: &[&HeldAddress], serializer: S) -> Result<S::Ok, S::Error> {
@@ -63,13 +59,8 @@ pub(crate) fn attachments<'a>(
             addresses: Vec::new(),
             record: held.record.as_deref(),
             endpoint: held.endpoint.as_deref(),
-            second_record: None,
         });
         attachment.addresses.push(held);
-        let first = attachment.record.map(|record| &record.file);
-        let record = held.record.as_deref();
-        let other = record.filter(|record| first.is_some_and(|first| *first != record.file));
-        attachment.second_record = attachment.second_record.or(other);
     }
     all.into_values().collect()
 }
@@ -112,10 +103,16 @@ impl<'a> NetworkAttachment<'a> {
         }
     }
 
-    /// The two records of the attachment in different folders, if there are two.
+    /// The two records of the attachment in different folders, if there are two: one is wrong.
     pub(crate) fn two_records(&self) -> Option<String> {
-        let both = [self.record?, self.second_record?];
-        let [first, second] = both.map(|record| record.file.display());
+        let files = self
+            .addresses
+            .iter()
+            .filter_map(|held| held.record.as_ref());
+        let mut files = files.map(|record| &record.file);
+        let first = files.next()?;
+        let second = files.find(|file| *file != first)?;
+        let (first, second) = (first.display(), second.display());
         let advice = "it has two records; remove the wrong one";
         Some(format!("{advice}: {first} or {second}"))
     }
@@ -142,11 +139,6 @@ impl<'a> NetworkAttachment<'a> {
     /// The owner of its address, which has no container then.
     pub(crate) fn owner(&self) -> Option<&'a str> {
         self.addresses[0].owner.as_deref()
-    }
-
-    /// The names of its container.
-    pub(crate) fn names(&self) -> &Names {
-        &self.addresses[0].names
     }
 }
 
