@@ -158,7 +158,7 @@ pub(crate) struct CheckArguments {
     #[arg(long)]
     pub(crate) errors: bool,
     /// Read the catalogue NEW in the place of OLD.
-    #[arg(long, hide = true, value_name = "OLD=NEW", value_parser = replaced_folder)]
+    #[arg(long, hide = true, value_name = "OLD=NEW", value_parser = pair::<PathBuf>)]
     pub(crate) pools_dir: Vec<(PathBuf, PathBuf)>,
     /// FILE must be what a runtime takes that uses the first file of its folder.
     #[arg(long, requires = "file")]
@@ -171,7 +171,7 @@ pub(crate) struct ExplainArguments {
     pub(crate) file: PathBuf,
     /// Facts of the container: a key of `CNI_ARGS`, label:KEY, annotation:KEY, containerID
     /// or ifname.
-    #[arg(value_name = "KEY=VALUE", value_parser = fact)]
+    #[arg(value_name = "KEY=VALUE", value_parser = pair::<String>)]
     pub(crate) facts: Vec<(String, String)>,
 }
 
@@ -219,16 +219,11 @@ pub(crate) fn read_text(file: &Path) -> Result<String> {
     fs::read_to_string(file).with_context(|| file.display().to_string())
 }
 
-fn fact(text: &str) -> Result<(String, String), &'static str> {
+fn pair<T: for<'t> From<&'t str>>(text: &str) -> Result<(T, T), &'static str> {
     match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        Some((key, value)) if !key.is_empty() => Ok((key.into(), value.into())),
         _ => Err("it is not KEY=VALUE"),
     }
-}
-
-fn replaced_folder(text: &str) -> Result<(PathBuf, PathBuf), &'static str> {
-    let (old, new) = text.split_once('=').ok_or("it is not OLD=NEW")?;
-    Ok((old.into(), new.into()))
 }
 
 #[cfg(test)]
