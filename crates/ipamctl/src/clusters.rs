@@ -21,9 +21,11 @@ use crate::pools::names_of;
 const INSTALLED_KUBECONFIG: &str = "ipam-delegated.kubeconfig";
 
 /// The index of the delegate that is an engine's allocator, and the engine.
-pub(crate) fn engine_of(delegates: &[DelegateName]) -> Option<(usize, &'static dyn Engine)> {
+pub(crate) fn engine_of<'d>(
+    delegates: impl IntoIterator<Item = &'d DelegateName>,
+) -> Option<(usize, &'static dyn Engine)> {
     let engines: [&dyn Engine; 2] = [&etcd::ENGINE, kubernetes::ENGINE];
-    let mut numbered = delegates.iter().enumerate();
+    let mut numbered = delegates.into_iter().enumerate();
     numbered.find_map(|(at, delegate)| {
         let mut engines = engines.into_iter();
         let engine = engines.find(|engine| delegate.as_str() == engine.allocator())?;

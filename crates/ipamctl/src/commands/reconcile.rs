@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use chain::WhenBusy;
 use chain::record::{AttachmentRecord, ListedRecord, RecordState, with_locked};
 use cluster::{RecordedAdd, reconcile};
-use cni::{Args, DelegateName};
+use cni::Args;
 use conflist::Found;
 use kubernetes::ENGINE as KUBERNETES;
 
@@ -45,7 +45,7 @@ pub(crate) fn run(name: Option<&str>, context: &Context<'_>) -> Result<bool> {
             None => {}
         }
     }
-    let has_conflicts = print(&rows, context.output)?;
+    let has_conflicts = print(&rows, context)?;
     unread.iter().for_each(warn);
     ensure!(
         unread.is_empty(),
@@ -60,9 +60,8 @@ fn claim_again(
     record: &ListedRecord,
     content: &AttachmentRecord,
 ) -> Result<Vec<Row>> {
-    let delegates = content.delegates.iter();
-    let names: Vec<DelegateName> = delegates.map(|delegate| delegate.name.clone()).collect();
-    let Some((at, engine)) = engine_of(&names) else {
+    let names = content.delegates.iter().map(|delegate| &delegate.name);
+    let Some((at, engine)) = engine_of(names) else {
         return Ok(Vec::new());
     };
     let mut ipam = content.config()?.ipam()?;
