@@ -48,14 +48,10 @@ impl Check<'_> {
         let of_gc = plugins.iter().enumerate();
         for (i, plugin) in of_gc.filter(|(_, plugin)| plugin.kind == GC) {
             if i == 0 || main.is_some_and(|main| i < main) {
-                let is_before =
-                    "is before the main plugin: each ADD fails, as prevResult is missing";
+                let fails = "each ADD fails, as prevResult is missing";
+                let problem = format!("{GC} is before the main plugin: {fails}");
                 let instead = format!("{GC} after the main plugin");
-                self.error(
-                    &format!("plugins[{i}]"),
-                    format!("{GC} {is_before}"),
-                    instead,
-                );
+                self.error(&format!("plugins[{i}]"), problem, instead);
             }
             let Some(main) = main.map(|at| &plugins[at]) else {
                 continue;
@@ -63,8 +59,8 @@ impl Check<'_> {
             let [of_gc, of_main] = [plugin.ipam(), main.ipam()].map(serde_json::to_value);
             if of_gc.ok() != of_main.ok() {
                 let kind = &main.kind;
-                let differ = format!("{GC} and {kind} have different sections");
-                let problem = format!("{differ}: GC and STATUS look elsewhere");
+                let elsewhere = "different sections: GC and STATUS look elsewhere";
+                let problem = format!("{GC} and {kind} have {elsewhere}");
                 let instead = format!("the ipam section of {kind}, key by key");
                 let ipam = plugin.ipam();
                 let severity = ipam.map_or(Severity::Error, |_| Severity::Warning);

@@ -75,12 +75,11 @@ impl Check<'_> {
         problem: impl Display,
         instead: impl Display,
     ) {
+        let file = &self.one.conflist.file;
         let new = Finding {
-            file: self.one.conflist.file.clone(),
             key: key.to_owned(),
             severity,
-            problem: problem.to_string(),
-            instead: instead.to_string(),
+            ..Finding::of_file(file, problem.to_string(), &instead.to_string())
         };
         let mut known = self.findings.iter();
         if !known.any(|known| (&known.key, &known.problem) == (&new.key, &new.problem)) {

@@ -44,19 +44,16 @@ impl Check<'_> {
             return;
         };
         let each = Pools::new(pools).each().into_iter();
-        let sets = each.filter_map(|(path, pool)| ranges_of_pool(&path, &pool).ok());
-        let subnets =
-            sets.flat_map(|set| set.ranges().iter().map(Range::subnet).collect::<Vec<_>>());
-        let subnets: BTreeSet<IpNet> = subnets.filter(|net| net.addr().is_ipv4()).collect();
-        if let [one, other, ..] = subnets.iter().collect::<Vec<_>>()[..] {
-            let refused = format!("and refuses the second of {one} and {other}");
-            let instead =
-                "slices of one subnet, or a router of your own (docs/bridges-and-subnets.md)";
-            self.error(
-                key,
-                format!("bridge serves one IPv4 subnet, {refused}"),
-                instead,
-            );
+        let mut subnets: BTreeSet<IpNet> = BTreeSet::new();
+        for set in each.filter_map(|(path, pool)| ranges_of_pool(&path, &pool).ok()) {
+            subnets.extend(set.ranges().iter().map(Range::subnet));
+        }
+        let mut of_ipv4 = subnets.iter().filter(|net| net.addr().is_ipv4());
+        if let (Some(one), Some(other)) = (of_ipv4.next(), of_ipv4.next()) {
+            let refused = format!("refuses the second of {one} and {other}");
+            let problem = format!("bridge serves one IPv4 subnet, and {refused}");
+            let own = "a router of your own (docs/bridges-and-subnets.md)";
+            self.error(key, problem, format!("slices of one subnet, or {own}"));
         }
     }
 
