@@ -13,7 +13,7 @@ use crate::network::Network;
 use crate::output::joined;
 use crate::pools::PlacedPool;
 
-/// Most containers that a finding names.
+/// Most containers or records that a finding names.
 const MOST_NAMED: usize = 3;
 
 /// The directory of Docker's own networks: each has a subnet of its own on the host.
@@ -106,15 +106,14 @@ impl Check<'_> {
                 && !has_ended(record)
         };
         let records = self.inventory.records.iter().map(|record| &**record);
-        let mut elsewhere = records.filter(is_elsewhere);
-        if let Some(first) = elsewhere.next().filter(|_| !network.is_host_local) {
-            let more = match elsewhere.count() {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            let (file, state_dir) = (first.file.display(), network.state_dir.display());
+        let files = records
+            .filter(is_elsewhere)
+            .map(|record| record.file.display());
+        let elsewhere: Vec<String> = files.map(|file| file.to_string()).collect();
+        if !elsewhere.is_empty() && !network.is_host_local {
+            let (files, state_dir) = (named(&elsewhere), network.state_dir.display());
             let problem = format!(
-                "{file}{more} are records of living containers, whose DEL looks for them in {state_dir}"
+                "{files} are records of living containers, whose DEL looks for them in {state_dir}"
             );
             let instead = "the old folder, until these containers have ended";
             self.warning("ipam.stateDir", problem, instead);
@@ -122,19 +121,23 @@ impl Check<'_> {
     }
 }
 
+/// The first ones in one text, and the number of the others.
+fn named(all: &[String]) -> String {
+    let named = joined(all.iter().take(MOST_NAMED), ", ");
+    match all.len().saturating_sub(MOST_NAMED) {
+        0 => named,
+        more => format!("{named}, and {more} more"),
+    }
+}
+
 fn problem(placed: &PlacedPool, directory: &Path, held: &[String]) -> String {
-    let named = joined(held.iter().take(MOST_NAMED), ", ");
-    let more = match held.len().saturating_sub(MOST_NAMED) {
-        0 => String::new(),
-        more => format!(", and {more} more"),
-    };
     let place = if directory.as_os_str().is_empty() {
         "recorded only".to_owned()
     } else {
         format!("reserved in {}", directory.display())
     };
-    let now = placed.directory.display();
-    format!("{named}{more}: {place}, and {placed} reserves in {now}, and gives them again")
+    let (named, now) = (named(held), placed.directory.display());
+    format!("{named}: {place}, and {placed} reserves in {now}, and gives them again")
 }
 
 /// The address, its container and its name.
