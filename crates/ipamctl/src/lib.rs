@@ -25,13 +25,13 @@ use cni::Environment;
 use tracing::level_filters::LevelFilter;
 
 pub use arguments::Arguments;
-use output::Output;
 
-/// What a command works on: the folders of the command line, the environment, the output.
+/// What a command works on: the folders of the command line, the environment, the form of the output.
 pub(crate) struct Context<'a> {
     pub(crate) places: &'a arguments::Places,
     pub(crate) environment: &'a Environment,
-    pub(crate) output: Output,
+    /// True for JSON.
+    pub(crate) json: bool,
 }
 
 /// The command line, for its man page and its completions.
@@ -50,11 +50,10 @@ pub fn main() -> ExitCode {
         .without_time()
         .init();
     let environment: Environment = env::vars_os().collect();
-    let json = arguments.json;
     let context = Context {
         places: &arguments.places,
         environment: &environment,
-        output: Output { json },
+        json: arguments.json,
     };
     match commands::run(&arguments.command, &context) {
         Ok(has_findings) => ExitCode::from(u8::from(has_findings)),

@@ -10,17 +10,12 @@ use std::io::{self, Write};
 use serde::Serialize;
 use shlex::Quoter;
 
-/// Form of the output.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Output {
-    /// True for JSON.
-    pub(crate) json: bool,
-}
+use crate::Context;
 
-impl Output {
+impl Context<'_> {
     /// Prints the value as JSON, or these lines for people.
     pub(crate) fn print<L: IntoIterator<Item: AsRef<str>>>(
-        self,
+        &self,
         value: &impl Serialize,
         lines: impl FnOnce() -> L,
     ) -> io::Result<()> {

@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &CheckArguments, context: &Context<'_>) -> Result<b
 
 /// Prints findings; true if there is one.
 fn print(all: &[Finding], context: &Context<'_>) -> Result<bool> {
-    context.output.print(&all, || match all {
+    context.print(&all, || match all {
         [] => vec!["Nothing is found.".to_owned()],
         all => lines(all),
     })?;

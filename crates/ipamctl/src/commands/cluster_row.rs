@@ -4,7 +4,7 @@ use anyhow::Result;
 use cluster::{AddressKey, Holder, Remembered, Restored};
 use serde::Serialize;
 
-use crate::output::Output;
+use crate::Context;
 
 /// An address, its holder, and what was done. The keys are documented, and don't change their meaning.
 #[derive(Serialize)]
@@ -51,7 +51,7 @@ impl Row {
 }
 
 /// Prints the rows; true if one of them is a conflict.
-pub(super) fn print(rows: &[Row], output: Output) -> Result<bool> {
-    output.print(&rows, || rows.iter().map(Row::text))?;
+pub(super) fn print(rows: &[Row], context: &Context<'_>) -> Result<bool> {
+    context.print(&rows, || rows.iter().map(Row::text))?;
     Ok(rows.iter().any(|row| row.outcome == "conflict"))
 }

@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &ExplainArguments, context: &Context<'_>) -> Result
     let rule: Option<String> = rule.map(|rule| cni::read("rule", rule)).transpose()?;
     // The keys are documented, and don't change their meaning.
     let explanation = json!({"network": network.name, "rule": rule, "pools": pools});
-    context.output.print(&explanation, || {
+    context.print(&explanation, || {
         let mut lines = vec![format!("network  {}", network.name)];
         lines.extend(rule.iter().map(|rule| format!("rule     {rule}")));
         let pools = explanation["pools"].as_array().into_iter().flatten();

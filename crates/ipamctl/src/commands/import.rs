@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &ImportArguments, context: &Context<'_>) -> Result<
         until_answered(&mut store, |store| store.define(name.as_str(), definition))?;
     }
     let names: Vec<&str> = pools.keys().map(ipam::PoolName::as_str).collect();
-    context.output.print(&names, || &names)?;
+    context.print(&names, || &names)?;
     Ok(false)
 }
 
@@ -84,5 +84,5 @@ fn from_whereabouts(arguments: &ImportArguments, context: &Context<'_>) -> Resul
         let restored = restore(store, &remembered)?;
         rows.push(Row::restored((remembered, restored)));
     }
-    Ok(print(&rows, context.output)? || !is_complete)
+    Ok(print(&rows, context)? || !is_complete)
 }

@@ -105,7 +105,7 @@ pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
         Leak::of(one, judgement, &ipamctl)
     });
     let leaks: Vec<Leak<'_>> = judged.into_iter().flatten().collect();
-    context.output.print(&leaks, || {
+    context.print(&leaks, || {
         if leaks.is_empty() {
             return vec!["No leak is known.".to_owned()];
         }

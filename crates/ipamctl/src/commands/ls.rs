@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &LsArguments, context: &Context<'_>) -> Result<bool
         warn("no address is reserved");
     }
     let lines = || table(&rows, arguments).lines();
-    context.output.print(&rows, lines)?;
+    context.print(&rows, lines)?;
     inventory.verdict(false)
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn run(name: &str, context: &Context<'_>) -> Result<bool> {
     );
     let usage = |placed: &&PlacedPool| PoolUsage::of(placed, &inventory);
     let usages: Vec<PoolUsage> = pools.iter().map(usage).collect();
-    context.output.print(&usages, || {
+    context.print(&usages, || {
         let counted = pools.iter().zip(&usages);
         let drawn = counted.flat_map(|(placed, usage)| lines(placed, usage, &inventory));
         let legend =

@@ -27,7 +27,7 @@ pub(crate) fn run(context: &Context<'_>) -> Result<bool> {
     let families = registry.gather();
     let text = TextEncoder::new().encode_to_string(&families)?;
     let samples: Vec<Value> = families.iter().flat_map(samples).collect();
-    context.output.print(&samples, || text.lines())?;
+    context.print(&samples, || text.lines())?;
     let mut rows = inventory.held.iter();
     let is_any_read = inventory.has_taken() || rows.any(|held| held.state != HeldState::Unreadable);
     ensure!(

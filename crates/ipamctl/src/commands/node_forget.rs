@@ -91,7 +91,7 @@ fn release(
     if !arguments.yes {
         let shown = held.iter().filter_map(|held| row(held, "would-release"));
         let rows: Vec<Row> = shown.collect();
-        print(&rows, context.output)?;
+        print(&rows, context)?;
         if !rows.is_empty() {
             let risk = "if their containers still run, others will get their addresses";
             warn(format!("{risk}: --yes releases them"));
@@ -102,14 +102,14 @@ fn release(
     let mut printed = Ok(false);
     let outcome = release_each(store, held, |released| {
         let new = row(released, "released");
-        if !context.output.json && printed.is_ok() {
-            printed = print(new.as_slice(), context.output);
+        if !context.json && printed.is_ok() {
+            printed = print(new.as_slice(), context);
         }
         rows.extend(new);
     });
     printed?;
-    if context.output.json {
-        print(&rows, context.output)?;
+    if context.json {
+        print(&rows, context)?;
     }
     outcome?;
     Ok(false)

@@ -23,7 +23,7 @@ pub(crate) fn run(network: Option<&str>, context: &Context<'_>) -> Result<bool> 
     if pools.is_empty() {
         warn("no network's addresses are kept here, and no conflist has a pool");
     }
-    context.output.print(&pools, || table(&pools))?;
+    context.print(&pools, || table(&pools))?;
     inventory.verdict(false)
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn run(target: &Target, context: &Context<'_>) -> Result<bool> {
     let all = attachments(&inventory.held);
     let found = select(&all, target)?;
     let shown: Vec<Shown<'_>> = found.iter().map(|one| Shown::new(one, node)).collect();
-    context.output.print(&shown, || {
+    context.print(&shown, || {
         let texts: Vec<Vec<String>> = shown.iter().map(Shown::lines).collect();
         texts.join(&String::new())
     })?;

@@ -51,7 +51,7 @@ impl Outcome<'_> {
 /// An I/O error; the number of failures, if there is one.
 pub(crate) fn print(outcomes: &[Outcome<'_>], context: &Context<'_>) -> Result<()> {
     let lines = || outcomes.iter().map(Outcome::text);
-    context.output.print(&outcomes, lines)?;
+    context.print(&outcomes, lines)?;
     let is_failure = |outcome: &&Outcome<'_>| matches!(outcome.done, Done::Failed { .. });
     let failed = outcomes.iter().filter(is_failure).count();
     let all = outcomes.len();
