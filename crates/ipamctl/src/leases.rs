@@ -6,8 +6,7 @@ use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use chain::record::{AttachmentRecord, Namespace, RecordState};
-use cni::Attachment;
+use chain::record::{AttachmentRecord, ListedRecord, Namespace, RecordState};
 use ipam_da_dhcp::{FOREVER, Lease, on_link};
 
 use crate::output::times::{ago, rounded};
@@ -37,17 +36,19 @@ pub(crate) fn described(lease: &Lease) -> String {
 
 /// The leased addresses of an attachment in use that aren't at its interface any more; an error if
 /// that is unknown.
-pub(crate) fn lost(
-    record: &AttachmentRecord,
-    attachment: &Attachment,
-) -> Result<Vec<IpAddr>, String> {
-    let leases = leases_of(record);
-    let is_in_use = record.state == RecordState::Added && record.namespace() == Namespace::There;
-    if leases.is_empty() || !is_in_use {
+pub(crate) fn lost(record: &ListedRecord) -> Result<Vec<IpAddr>, String> {
+    let added = record
+        .usable()
+        .filter(|content| content.state == RecordState::Added);
+    let Some(content) = added.filter(|content| content.namespace() == Namespace::There) else {
+        return Ok(Vec::new());
+    };
+    let leases = leases_of(content);
+    if leases.is_empty() {
         return Ok(Vec::new());
     }
-    let name = attachment.ifname.as_str();
-    let found = on_link(&record.netns, name, |link| {
+    let name = record.attachment.ifname.as_str();
+    let found = on_link(&content.netns, name, |link| {
         let found = leases.iter().map(|lease| link.address(lease.address));
         found.collect::<io::Result<Vec<_>>>()
     });

@@ -1,7 +1,6 @@
 //! `ipamctl leaks`: what nobody will release, with the evidence and the command that releases it.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 use std::time::SystemTime;
 
 use anyhow::Result;
@@ -72,15 +71,12 @@ impl<'a> Leak<'a> {
 
 /// The evidence of an attachment in use without an address that it has leased; `None` if it has all.
 fn lost_lease(attachment: &NetworkAttachment<'_>) -> Option<(&'static str, String)> {
-    match lost(attachment.content()?, &attachment.attachment().ok()?) {
+    match lost(attachment.record?) {
         Ok(ips) if ips.is_empty() => None,
         Ok(ips) => {
             let verb = if ips.len() == 1 { "is" } else { "are" };
-            let ips = joined(ips, ", ");
-            Some((
-                "lease-lost",
-                format!("{ips} {verb} gone from the interface"),
-            ))
+            let text = format!("{} {verb} gone from the interface", joined(ips, ", "));
+            Some(("lease-lost", text))
         }
         Err(reason) => Some(("unknown", format!("unknown: {reason}"))),
     }
@@ -93,7 +89,7 @@ pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
     let all = attachments(&inventory.held);
     let judge = Judge::new(node, &inventory, &all, valid.as_ref(), list)?;
     let ipamctl = context.places.command();
-    let gone = without_owner(&inventory, context.places.kubeconfig.as_ref())?;
+    let gone = without_owner(&inventory, context)?;
     let judged = state_files::in_threads(&all, |one| {
         let stored = one.addresses[0].stored.as_ref();
         let is_without_owner = stored.is_some_and(|stored| gone.contains(&stored.held.key));
@@ -116,10 +112,8 @@ pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
 }
 
 /// The addresses whose owners are gone, by the rights of a person.
-fn without_owner(
-    inventory: &Inventory,
-    kubeconfig: Option<&PathBuf>,
-) -> Result<HashSet<AddressKey>> {
+fn without_owner(inventory: &Inventory, context: &Context<'_>) -> Result<HashSet<AddressKey>> {
+    let kubeconfig = context.places.kubeconfig.as_ref();
     let owned = inventory.held.iter().filter(|row| row.owner.is_some());
     let stored = owned.filter_map(|row| Some(row.stored.as_ref()?.held.clone()));
     let stored: Vec<Held> = stored.collect();

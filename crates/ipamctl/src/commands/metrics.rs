@@ -92,9 +92,7 @@ fn leases(inventory: &Inventory, registry: &Registry) -> Result<()> {
     let help = "Addresses of DHCP leases that are gone from their interfaces.";
     let counts = gauge(registry, "lost_leases", help, &["network"])?;
     for record in &inventory.records {
-        let content = record.usable();
-        let lost = content.and_then(|content| lost(content, &record.attachment).ok());
-        for _ in lost.into_iter().flatten() {
+        for _ in lost(record).into_iter().flatten() {
             counts.with_label_values(&[record.network.as_str()]).inc();
         }
     }
