@@ -1,7 +1,7 @@
 //! Runs STATUS of a network's chain, which finds what makes each ADD fail.
 
 use chain::{Chain, Plugins};
-use cni::{DelegateName, Environment, Error, SpecVersion};
+use cni::{DelegateName, Error, SpecVersion};
 use rustix::process::geteuid;
 
 use crate::check::conflist_check::Check;
@@ -27,11 +27,24 @@ impl Check<'_> {
         if asked.is_empty() {
             return;
         }
-        if let Err(error) = status(network, &asked, self.environment) {
+        if let Err(error) = self.status_of(network, &asked) {
             let problem = format!("each ADD would fail: {}", error.msg);
             let instead = "what the message names, as docs/configuration.md has it";
             self.error("ipam.delegates", problem, instead);
         }
+    }
+
+    fn status_of(&self, network: &Network, delegates: &[&DelegateName]) -> Result<(), Error> {
+        // Older versions have no STATUS.
+        let config = network.config.in_version(SpecVersion::LATEST);
+        let config = with_keys(&config, |_, ipam| {
+            ipam.set("delegates", delegates);
+            if ipam.get("delegateTimeout").is_none() {
+                ipam.set("delegateTimeout", TIMEOUT);
+            }
+        })?;
+        let plugins = Plugins::in_cni_path(self.environment)?;
+        Chain::new(&config, self.environment, plugins)?.status()
     }
 
     /// The directory of some names is shared by networks.
@@ -42,21 +55,4 @@ impl Check<'_> {
             self.error("name", error.msg, "a different name");
         }
     }
-}
-
-fn status(
-    network: &Network,
-    delegates: &[&DelegateName],
-    environment: &Environment,
-) -> Result<(), Error> {
-    // Older versions have no STATUS.
-    let config = network.config.in_version(SpecVersion::LATEST);
-    let config = with_keys(&config, |_, ipam| {
-        ipam.set("delegates", delegates);
-        if ipam.get("delegateTimeout").is_none() {
-            ipam.set("delegateTimeout", TIMEOUT);
-        }
-    })?;
-    let plugins = Plugins::in_cni_path(environment)?;
-    Chain::new(&config, environment, plugins)?.status()
 }

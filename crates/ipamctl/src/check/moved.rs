@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use chain::record::{ListedRecord, Namespace};
 
 use crate::check::conflist_check::Check;
-use crate::inventory::{HeldAddress, Inventory};
+use crate::inventory::HeldAddress;
 use crate::network::Network;
 use crate::output::joined;
 use crate::pools::PlacedPool;
@@ -23,14 +23,14 @@ const OF_DOCKER: &str = "docker";
 /// only a record has) and their network.
 type InDanger<'a> = BTreeMap<(PathBuf, &'a str), Vec<String>>;
 
-impl Check<'_> {
+impl<'a> Check<'a> {
     pub(super) fn moved(&mut self, network: &Network) {
         if !network.keeps_files() {
             return;
         }
-        let (one, inventory) = (self.one, self.inventory);
+        let one = self.one;
         for placed in &one.pools.all {
-            for ((directory, of), held) in self.in_danger(network, placed, inventory) {
+            for ((directory, of), held) in self.in_danger(network, placed) {
                 let problem = problem(placed, &directory, &held);
                 let (key, instead) = (placed.key_in_conflist(), instead(placed, &directory));
                 if of == network.name.as_str() {
@@ -45,12 +45,8 @@ impl Check<'_> {
         self.moved_records(network);
     }
 
-    fn in_danger<'h>(
-        &self,
-        network: &Network,
-        placed: &PlacedPool,
-        inventory: &'h Inventory,
-    ) -> InDanger<'h> {
+    fn in_danger(&self, network: &Network, placed: &PlacedPool) -> InDanger<'a> {
+        let inventory = self.inventory;
         let mut here: HashMap<IpAddr, &HeldAddress> = HashMap::new();
         for held in &inventory.held {
             let is_here = held.place.as_deref() == Some(&placed.directory);
