@@ -92,14 +92,13 @@ fn rows(first: u32, last: u32, ranges: &[&Range], taken: &[IpAddr]) -> Vec<Strin
     });
     let cells: Vec<char> = blocks.collect();
     let starts = (first..=last).step_by((ROW * block) as usize);
-    let rows = starts
-        .zip(cells.chunks(ROW as usize))
-        .map(|(start, cells)| {
-            let ip = Ipv4Addr::from_bits(start).to_string();
-            let row = format!("{ip:<15}  {}", joined(cells, " "));
-            row.trim_end().to_owned()
-        });
-    rows.collect()
+    let rows = starts.zip(cells.chunks(ROW as usize));
+    let lines = rows.map(|(start, cells)| {
+        let ip = Ipv4Addr::from_bits(start).to_string();
+        let line = format!("{ip:<15}  {}", joined(cells, " "));
+        line.trim_end().to_owned()
+    });
+    lines.collect()
 }
 
 fn cell(ranges: &[&Range], taken: &[IpAddr], ip: IpAddr) -> char {

@@ -37,9 +37,7 @@ fn ips<S: Serializer>(addresses: &[&HeldAddress], serializer: S) -> Result<S::Ok
 }
 
 /// The attachments that hold something, in the order of network and container.
-pub(crate) fn attachments<'a>(
-    rows: impl IntoIterator<Item = &'a HeldAddress>,
-) -> Vec<NetworkAttachment<'a>> {
+pub(crate) fn attachments(rows: &[HeldAddress]) -> Vec<NetworkAttachment<'_>> {
     let mut all: BTreeMap<_, NetworkAttachment<'_>> = BTreeMap::new();
     for held in rows {
         let network = held.network.as_deref().or(held.directory());

@@ -70,21 +70,19 @@ fn record_file<S: Serializer>(
 impl HeldAddress {
     /// The address of a reservation.
     pub(super) fn reserved(place: &Arc<Path>, listed: ListedAddress) -> Self {
-        let (container, ifname, state) = match listed.state {
-            State::Reserved(holder) => (
-                Some(holder.container_id),
-                holder.ifname,
-                HeldState::Reserved,
-            ),
-            State::Torn if listed.is_empty => (None, None, HeldState::Empty),
-            State::Torn => (None, None, HeldState::Torn),
-            State::Unreadable | State::NotAFile => (None, None, HeldState::Unreadable),
+        let (holder, state) = match listed.state {
+            State::Reserved(holder) => (Some(holder), HeldState::Reserved),
+            State::Torn if listed.is_empty => (None, HeldState::Empty),
+            State::Torn => (None, HeldState::Torn),
+            State::Unreadable | State::NotAFile => (None, HeldState::Unreadable),
         };
+        let named = holder.map(|holder| (holder.container_id, holder.ifname));
+        let (container, ifname) = named.unzip();
         Self {
             ip: Some(listed.ip),
             network: listed.network,
             container,
-            ifname,
+            ifname: ifname.flatten(),
             since: listed.since,
             state,
             place: Some(Arc::clone(place)),

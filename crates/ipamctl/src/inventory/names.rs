@@ -72,11 +72,8 @@ impl Names {
             None => Cow::Owned(key.to_owned()),
         };
         let pairs = named.into_iter();
-        Self(
-            pairs
-                .map(|(key, value)| (owned(key), value.into()))
-                .collect(),
-        )
+        let owned_pairs = pairs.map(|(key, value)| (owned(key), value.into()));
+        Self(owned_pairs.collect())
     }
 
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
