@@ -33,7 +33,7 @@ fn another_version_replaces_all_plugins_and_the_same_one_touches_nothing() {
     assert!(installation.is_installed("1.0.0"));
     let mut expected = PLUGINS.map(str::to_owned);
     expected.sort();
-    assert_eq!(names(&installation.sandbox.plugins()), expected);
+    assert_eq!(names(installation.sandbox.plugins()), expected);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_foreign_conflist_or_catalogue_forbids_the_installation_of_the_plugins_too()
         let from = installation.config(kind, &[("10-mine.json", "{}")]);
         let output = installation.run(&release, &["--once", &from]);
         output.failed(1, [file.to_str().unwrap()]);
-        assert!(names(&installation.sandbox.plugins()).is_empty());
+        assert!(names(installation.sandbox.plugins()).is_empty());
         assert_eq!(fs::read_to_string(&file).unwrap(), "{}");
         fs::remove_file(&file).unwrap();
     }

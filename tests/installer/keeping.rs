@@ -143,7 +143,7 @@ fn a_removal_that_waits_removes_all_once_nothing_is_reserved() {
     assert!(installation.is_installed("1.0.0"));
     fs::remove_file(&reserved).unwrap();
     uninstalling.wait(|ready, said| ready && said.contains("uninstalled by 1.0.0"));
-    assert!(names(&installation.sandbox.plugins()).is_empty());
+    assert!(names(installation.sandbox.plugins()).is_empty());
     assert!(uninstalling.terminate());
 }
 

@@ -181,11 +181,7 @@ fn a_removal_that_is_killed_is_completed_by_the_next_one() {
             assert!(configuration.has_catalogue(&installation), "{point}");
         }
         remove().run().nothing();
-        assert_eq!(
-            names(&installation.sandbox.plugins()),
-            ["bridge"],
-            "{point}"
-        );
+        assert_eq!(names(installation.sandbox.plugins()), ["bridge"], "{point}");
         assert!(!installation.path("cni/ipam.d").exists(), "{point}");
         assert_eq!(entries(&installation, "cni/net.d"), 0, "{point}");
     };
