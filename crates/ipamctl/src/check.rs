@@ -22,12 +22,19 @@ mod unusual;
 
 pub(crate) use default_network::taken_instead;
 
+use std::path::{Path, PathBuf};
+
 use cni::Environment;
 use conflist::Conflist;
 
 use crate::inventory::Inventory;
 use conflist_check::{Check, Checked};
 use findings::Finding;
+
+/// The path without links; as it is if it doesn't exist.
+pub(crate) fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
 
 /// The findings in these conflists, each compared with the others, and with what is reserved. With
 /// `no_exec`, no plugin is run, and only folders are judged that a container sees.

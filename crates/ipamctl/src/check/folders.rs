@@ -108,7 +108,6 @@ fn is_volatile(path: &Path) -> Result<bool, String> {
     access(existing, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| failed(&error))?;
     let stat = statfs(existing).map_err(|error| failed(&error))?;
     // The type of the number is not the same everywhere.
-    Ok(VOLATILE
-        .iter()
-        .any(|kind| i128::from(*kind) == i128::from(stat.f_type)))
+    let mut kinds = VOLATILE.into_iter();
+    Ok(kinds.any(|kind| i128::from(kind) == i128::from(stat.f_type)))
 }

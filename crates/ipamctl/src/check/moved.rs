@@ -6,8 +6,10 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use chain::record::{ListedRecord, Namespace};
+use docker_records::pool::DIRECTORY;
 
 use crate::check::conflist_check::Check;
+use crate::check::real;
 use crate::inventory::HeldAddress;
 use crate::network::Network;
 use crate::output::joined;
@@ -15,9 +17,6 @@ use crate::pools::PlacedPool;
 
 /// Most containers or records that a finding names.
 const MOST_NAMED: usize = 3;
-
-/// The directory of Docker's own networks: each has a subnet of its own on the host.
-const OF_DOCKER: &str = "docker";
 
 /// Descriptions of addresses in danger, by the directory of their reservations (empty for those that
 /// only a record has) and their network.
@@ -87,7 +86,8 @@ impl<'a> Check<'a> {
         // Only a network's own record proves that the address is one of this network.
         let is_network = match &held.place {
             None => is_same,
-            Some(place) if place.ends_with(OF_DOCKER) || held.stored.is_some() => false,
+            // Each of Docker's own networks has a subnet of its own on the host.
+            Some(place) if place.ends_with(DIRECTORY) || held.stored.is_some() => false,
             Some(_) => is_same || !all.any(|other| other.conflist.name.as_str() == of),
         };
         is_network && !held.record.as_deref().is_some_and(has_ended)
@@ -166,9 +166,4 @@ fn instead(placed: &PlacedPool, old: &Path) -> String {
         Some(name) => format!("\"space\": {name:?} in the pool, {until}"),
         None => format!("the old keys, {until} (docs/how-it-works.md)"),
     }
-}
-
-/// The path without links; as it is if it doesn't exist.
-fn real(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::Context;
 use crate::arguments::CheckArguments;
 use crate::check::findings::{Finding, Severity};
-use crate::check::{findings, taken_instead};
+use crate::check::{findings, real, taken_instead};
 use crate::clusters::Cluster;
 use crate::inventory::Inventory;
 use crate::network::with_keys;
@@ -118,8 +118,9 @@ fn unread(old: &Path, new: &Path) -> Option<Finding> {
 /// Adds a file. A new file replaces the installed one of its network.
 fn add(file: &Path, found: &mut Found) {
     let before = found.conflists.len() + found.problems.len();
-    found.conflists.retain(|other| !is_same(&other.file, file));
-    found.problems.retain(|other| !is_same(&other.path, file));
+    let path = real(file);
+    found.conflists.retain(|other| real(&other.file) != path);
+    found.problems.retain(|other| real(&other.path) != path);
     let is_new = found.conflists.len() + found.problems.len() == before;
     let mut only = Found::default();
     only.add(file);
@@ -128,11 +129,6 @@ fn add(file: &Path, found: &mut Found) {
     }
     found.conflists.extend(only.conflists);
     found.problems.extend(only.problems);
-}
-
-fn is_same(one: &Path, other: &Path) -> bool {
-    let real = one.canonicalize().ok();
-    one == other || real.is_some() && real == other.canonicalize().ok()
 }
 
 fn lines(all: &[Finding]) -> Vec<String> {
