@@ -7,8 +7,6 @@ use cni::{DelegateName, Environment, Error, NetworkConfig, NetworkName, Object};
 use conflist::{Conflist, PluginEntry};
 use reservations::DATA_DIR;
 
-use crate::clusters::engine_of;
-
 /// The IPAM plugin that runs a chain.
 pub(crate) const CHAIN: &str = "ipam-delegated";
 
@@ -120,11 +118,6 @@ impl Network {
     pub(crate) fn has_delegate(&self, name: &str) -> bool {
         let mut delegates = self.delegates.iter();
         delegates.any(|delegate| delegate.as_str() == name)
-    }
-
-    /// True if a cluster keeps the addresses, and defines the pools.
-    pub(crate) fn is_of_a_cluster(&self) -> bool {
-        engine_of(&self.delegates).is_some()
     }
 
     /// True if addresses are kept in host-local's directories.

@@ -11,6 +11,7 @@ use docker_records::pool::{self, DIRECTORY};
 use docker_records::records::Line;
 use ipam::{Overflow, Pool, Pools, overflow};
 
+use crate::clusters::engine_of;
 use crate::network::Network;
 use crate::output::joined;
 
@@ -97,7 +98,7 @@ impl KnownPools {
     fn add_read(&mut self, network: &Network, read: Result<Vec<Pool>, String>) {
         match read {
             Err(reason) => self.problems.push((network.name.clone(), reason)),
-            Ok(_) if network.is_of_a_cluster() => {}
+            Ok(_) if engine_of(&network.delegates).is_some() => {}
             Ok(pools) => pools.into_iter().for_each(|pool| {
                 let directory = pool.directory(&network.name).as_str();
                 self.add(PlacedPool {

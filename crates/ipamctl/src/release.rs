@@ -49,13 +49,12 @@ impl Way {
     /// of the container.
     fn of(node: &Node, attachment: &NetworkAttachment<'_>) -> Self {
         let mut addresses = attachment.addresses.iter();
+        let has_conflist = node.network(attachment.network).is_some();
         if attachment.content().is_some() {
             Self::Record
         } else if addresses.any(|held| held.stored.is_some()) {
             Self::Cluster
-        } else if attachment.is_leftover() {
-            Self::File
-        } else if attachment.attachment().is_ok() && node.network(attachment.network).is_some() {
+        } else if has_conflist && attachment.attachment().is_ok() && !attachment.is_leftover() {
             Self::Conflist
         } else {
             Self::File

@@ -35,9 +35,8 @@ impl Network {
             let pools: Option<Vec<Object>> = result.read("result", "pools")?;
             let alternatives: Option<Vec<Vec<Object>>> = result.read("result", "alternatives")?;
             let alternatives = alternatives.into_iter().flatten();
-            Ok(Some(
-                pools.into_iter().chain(alternatives).flatten().collect(),
-            ))
+            let all = pools.into_iter().chain(alternatives).flatten();
+            Ok(Some(all.collect()))
         };
         let selectors = self.delegates.iter().filter_map(|delegate| {
             let name = match delegate.as_str() {

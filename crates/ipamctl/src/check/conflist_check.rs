@@ -31,9 +31,8 @@ impl<'a> Checked<'a> {
         }
         let mut plugins = conflist.plugins.iter();
         let has_chain = plugins.any(|plugin| plugin.ipam_type() == Some(CHAIN));
-        let unknown = conflist.unsupported_version.as_ref();
-        let of_chain = unknown.filter(|_| has_chain);
-        let version = of_chain.map(|version| format!("cniVersion: {CHAIN} doesn't know {version}"));
+        let unknown = conflist.unsupported_version.as_ref().filter(|_| has_chain);
+        let version = unknown.map(|version| format!("cniVersion: {CHAIN} doesn't know {version}"));
         Self {
             conflist,
             network,

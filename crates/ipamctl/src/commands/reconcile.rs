@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Error, Result, ensure};
 use chain::WhenBusy;
 use chain::record::{AttachmentRecord, ListedRecord, RecordState, with_locked};
 use cluster::{RecordedAdd, reconcile};
@@ -37,12 +37,10 @@ pub(crate) fn run(name: Option<&str>, context: &Context<'_>) -> Result<bool> {
             // A DEL that has begun releases them; of an ADD that didn't end, nobody has them.
             RecordState::Adding | RecordState::Deleting => Ok(Vec::new()),
         };
-        match with_locked(record, WhenBusy::Wait, claim)
-            .unwrap_or_else(|error| Some(Err(error.into())))
-        {
-            Some(Ok(claimed)) => rows.extend(claimed),
-            Some(Err(error)) => unread.push(format!("{}: {error:#}", record.file.display())),
-            None => {}
+        let claimed = with_locked(record, WhenBusy::Wait, claim).map_err(Error::from);
+        match claimed.and_then(Option::transpose) {
+            Ok(claimed) => rows.extend(claimed.into_iter().flatten()),
+            Err(error) => unread.push(format!("{}: {error:#}", record.file.display())),
         }
     }
     let has_conflicts = print(&rows, context)?;
