@@ -55,6 +55,7 @@ fn start_of(path: &Path) -> String {
 }
 
 /// The last 15 lines of a file; empty if it is missing.
+#[cfg(feature = "tls")]
 pub(crate) fn last_lines(file: &Path) -> String {
     let text = fs::read_to_string(file).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
