@@ -198,13 +198,18 @@ impl Records {
         ))
     }
 
-    /// The attachments that have a record, in order. A folder that is proven to be missing has none.
+    /// The attachments that have a record, in order. A folder that is proven to be missing has none; a
+    /// file in its place proves nothing, since the folder may have been moved.
     ///
     /// # Errors
     ///
     /// An I/O error: the attachments are unknown.
     pub(crate) fn attachments(&self) -> io::Result<Vec<Attachment>> {
-        let names = open_if_there(&self.folder, || names_in(&self.folder))?.unwrap_or_default();
+        let names = match open_if_there(&self.folder, || names_in(&self.folder)) {
+            // No folder can have such a name.
+            Err(error) if error.kind() == io::ErrorKind::InvalidFilename => return Ok(Vec::new()),
+            names => names?.unwrap_or_default(),
+        };
         let mut attachments: Vec<Attachment> = names
             .iter()
             .filter_map(|name| attachment_of(name))
@@ -216,11 +221,14 @@ impl Records {
 
 /// Tells an error that leaves it unknown whether there is a record from one that doesn't.
 fn lookup<T>(opened: io::Result<Option<T>>) -> io::Result<Lookup<T>> {
+    use io::ErrorKind::{InvalidFilename, NotADirectory};
     match opened {
         Ok(Some(found)) => Ok(Lookup::Found(found)),
         Ok(None) => Ok(Lookup::Missing),
-        // No file can have such a name.
-        Err(error) if error.kind() == io::ErrorKind::InvalidFilename => Ok(Lookup::Missing),
+        // No file can have such a path.
+        Err(error) if matches!(error.kind(), InvalidFilename | NotADirectory) => {
+            Ok(Lookup::Missing)
+        }
         Err(error) if is_refused(&error) || error.kind() == io::ErrorKind::IsADirectory => {
             Ok(Lookup::Unusable(error))
         }
@@ -330,16 +338,10 @@ mod tests {
     #[test]
     fn an_error_that_proves_that_there_is_no_record_is_told_from_one_that_does_not() {
         let is_known = |errno: Errno| lookup::<()>(Err(errno.into())).is_ok();
-        for errno in [Errno::NAMETOOLONG, Errno::ISDIR] {
+        for errno in [Errno::NAMETOOLONG, Errno::NOTDIR, Errno::ISDIR] {
             assert!(is_known(errno), "{errno}");
         }
-        for errno in [
-            Errno::ACCESS,
-            Errno::IO,
-            Errno::MFILE,
-            Errno::NOMEM,
-            Errno::NOTDIR,
-        ] {
+        for errno in [Errno::ACCESS, Errno::IO, Errno::MFILE, Errno::NOMEM] {
             assert!(!is_known(errno), "{errno}");
         }
         let root = tempfile::tempdir().unwrap();
@@ -350,6 +352,14 @@ mod tests {
         assert!(missing.open(&attachment()).is_err() && missing.create(&attachment()).is_err());
         assert!(missing.verify().is_err() && missing.attachments().is_err());
         assert!(missing.hold_back().is_err());
+    }
+
+    #[test]
+    fn with_a_file_in_the_place_of_the_folder_an_add_goes_on_and_a_gc_knows_nothing() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let in_file = records(file.path());
+        assert!(matches!(in_file.open(&attachment()), Ok(Lookup::Missing)));
+        assert!(in_file.attachments().is_err());
     }
 
     #[test]

@@ -50,8 +50,9 @@ fn the_callers_lines_are_in_the_record_until_the_attachment_is_released() {
 #[test]
 fn an_add_with_a_callers_line_fails_if_it_can_not_be_recorded() {
     let folder = tempfile::tempdir().unwrap();
-    // The record's file can't be made.
-    fs::create_dir_all(folder.path().join("records/n/c1:eth0.json")).unwrap();
+    // The network's folder can't be made.
+    fs::create_dir(folder.path().join("records")).unwrap();
+    fs::write(folder.path().join("records/n"), "").unwrap();
     let (config, environment) = (
         config(r#","ipam":{"delegates":["p"]}"#),
         environment(&folder),
