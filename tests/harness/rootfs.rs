@@ -27,7 +27,7 @@ pub(crate) fn place_for_containers() -> Option<(Node, Sandbox, Cgroup)> {
     let node = Node::with_own_processes().map_err(|reason| skip(&reason));
     let sandbox = Sandbox::default();
     make_rootfs(&sandbox.root().join("rootfs"))
-        .map_err(skip_for)
+        .map_err(|reason| skip_for(&reason))
         .ok()?;
     let cgroup = Cgroup::named(sandbox.root().file_name()?.to_str()?);
     Some((node.ok()?, sandbox, cgroup))

@@ -45,14 +45,14 @@ impl fmt::Display for Reason {
 
 /// Reports that the running test is skipped, because of the machine.
 pub fn skip(reason: &str) {
-    skip_for(Reason::Machine(reason.to_owned()));
+    skip_for(&Reason::Machine(reason.to_owned()));
 }
 
 /// Reports that the running test is skipped for this reason. The test's name is its thread's.
-pub fn skip_for(reason: Reason) {
+pub fn skip_for(reason: &Reason) {
     let test = thread::current().name().unwrap_or("a test").to_owned();
     let file = std::env::var_os(LEFT_OUT_FILE).map(PathBuf::from);
-    report_left_out(file.as_deref(), &test, &reason);
+    report_left_out(file.as_deref(), &test, reason);
     // The macros of the standard library would write to the captured output of the test.
     let _ = writeln!(std::io::stderr(), "\n{test} is skipped: {reason}");
 }
@@ -62,7 +62,7 @@ pub fn skip_for(reason: Reason) {
 pub fn is_sampled(number: usize) -> bool {
     let is_sampled = is_in_turn(number);
     if !is_sampled {
-        skip_for(Reason::Sample);
+        skip_for(&Reason::Sample);
     }
     is_sampled
 }
@@ -87,7 +87,7 @@ macro_rules! needs {
     ($($what:expr),+ $(,)?) => {
         $(
             if let Some(reason) = $crate::missing($what) {
-                $crate::skip_for(reason);
+                $crate::skip_for(&reason);
                 return Default::default();
             }
         )+

@@ -37,7 +37,7 @@ impl PodSandboxes {
     ) -> Option<Self> {
         let disk = TempDir::new().unwrap();
         let image = pod_image::make(disk.path());
-        let image = image.map_err(crate::skip_for).ok()?;
+        let image = image.map_err(|reason| crate::skip_for(&reason)).ok()?;
         make_disk_with_network(disk.path(), runtime, &sandbox, rules, delegates);
         let cgroup = Cgroup::named(sandbox.root().file_name()?.to_str()?);
         let node = boot(disk.path(), &cgroup, "");

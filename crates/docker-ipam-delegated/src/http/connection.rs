@@ -95,7 +95,7 @@ async fn answer(calls: Arc<Calls>, request: Request<Incoming>) -> Result<Answer,
             // Docker tries calls that a driver need not have.
             Err(refusal) if refusal.status == 404 => tracing::debug!(path, "not answered"),
             Err(refusal) => {
-                tracing::warn!(call.path = path, call.body = body, refusal = refusal.why)
+                tracing::warn!(call.path = path, call.body = body, refusal = refusal.why);
             }
         }
         if let Err(Ok(answer)) = send.send(answer) {
