@@ -157,8 +157,11 @@ const REMOTE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The other sentences of `docs/remote.md`, and what shows that they hold.
-const REMOTE_BY_WALK: &[(&str, fn(&Walk))] = &[
+/// A sentence, and what shows that it holds.
+type Shown = (&'static str, fn(&Walk));
+
+/// The other sentences of `docs/remote.md`.
+const REMOTE_BY_WALK: &[Shown] = &[
     (
         "If the remote process cannot decode, or otherwise detects a syntactic problem with the HTTP request or payload, it must respond with an HTTP error status (4xx or 5xx)",
         |walk| {
