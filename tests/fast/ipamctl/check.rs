@@ -71,6 +71,22 @@ fn networks_that_share_a_catalogue_or_have_a_space_each_have_no_finding() {
     assert_eq!(keys(&sandbox), [""; 0]);
 }
 
+#[test]
+fn two_pools_of_one_space_are_compared_though_their_folders_differ() {
+    let sandbox = sandbox();
+    let chain = ["ipam-ds-rules", "ipam-da-host-local"];
+    for name in ["web", "db"] {
+        let pool = json!({"subnet": "10.9.0.0/24", "space": "vlan7"});
+        let data_dir = sandbox.data_dir().join(name);
+        let ipam =
+            json!({"pools": {name: pool}, "rules": [{"pools": [name]}], "dataDir": data_dir});
+        let mut config = sandbox.config("1.0.0", &chain, &ipam);
+        config["name"] = json!(name);
+        sandbox.write_conflist(&format!("{name}.conflist"), &config);
+    }
+    assert_eq!(keys(&sandbox), ["ipam.pools.db", "ipam.pools.web"]);
+}
+
 /// Checks the finding of a network with these keys, and further ones of its plugin.
 #[track_caller]
 fn assert_found(version: &str, delegates: &[&str], ipam: &Value, plugin: &Value, key: &str) {

@@ -31,8 +31,10 @@ pub(super) fn of_pools(all: &[Checked<'_>]) -> Overlaps {
             let is_known = overlaps.contains_key(pool) && overlaps.contains_key(other_pool);
             let both = [*pool, *other_pool].map(placed);
             let is_one_directory = both[0].directory == both[1].directory;
-            // Networks that never meet may use the same addresses: somebody has said so of both.
-            let are_apart = both.iter().all(|placed| placed.pool.space.is_some());
+            // Networks that never meet may use the same addresses: each pool names a space then, and
+            // not the same one.
+            let have_spaces = both.iter().all(|placed| placed.pool.space.is_some());
+            let are_apart = have_spaces && both[0].pool.space != both[1].pool.space;
             if is_known || is_one_directory || are_apart {
                 continue;
             }
