@@ -15,9 +15,11 @@ pub(super) enum FieldType {
     Address,
     /// An IP address with the length of its prefix.
     Subnet,
+    /// A subnet that isn't missing: the main plugin reads it without asking whether it is there.
+    NeededSubnet,
 }
 
-use FieldType::{Address, Integer, Subnet, Text};
+use FieldType::{Address, Integer, NeededSubnet, Subnet, Text};
 
 /// A field with its type.
 pub(super) type Field = (&'static str, FieldType);
@@ -32,7 +34,7 @@ const INTERFACE: [Field; 6] = [
 ];
 
 const IP: [Field; 4] = [
-    ("address", Subnet),
+    ("address", NeededSubnet),
     ("gateway", Address),
     ("interface", Integer),
     ("version", Text),
@@ -63,11 +65,7 @@ pub(super) fn verify(path: &str, result: &Object) -> Result<(), Error> {
     for (list, fields) in LISTS {
         let entries: Vec<Object> = result.read(path, list)?.unwrap_or_default();
         for (i, entry) in entries.iter().enumerate() {
-            let path = format!("{path}.{list}[{i}]");
-            verify_fields(&path, entry, fields)?;
-            if list == "ips" && entry.field(&path, "address")?.is_none() {
-                return Err(Error::config(format!("{path}.address is missing")));
-            }
+            verify_fields(&format!("{path}.{list}[{i}]"), entry, fields)?;
         }
     }
     let dns = result.section(path, "dns")?.unwrap_or_default();
@@ -103,10 +101,11 @@ fn verify_field(path: &str, entry: &Object, key: &str, of: FieldType) -> Result<
         (Address, Some(text)) if !text.is_empty() && text.parse::<IpAddr>().is_err() => {
             wrong(&format!("{text:?}"), "no IP address")
         }
-        (Subnet, Some(text)) if parse_cidr(&text).is_none() => {
+        (Subnet | NeededSubnet, Some(text)) if parse_cidr(&text).is_none() => {
             wrong(&format!("{text:?}"), "no subnet (such as 0.0.0.0/0)")
         }
-        (Subnet, None) if entry.get(key).is_some() => wrong("null", "no subnet"),
+        (Subnet | NeededSubnet, None) if entry.get(key).is_some() => wrong("null", "no subnet"),
+        (NeededSubnet, None) => Err(Error::config(format!("{path}.{key} is missing"))),
         _ => Ok(()),
     }
 }

@@ -15,7 +15,7 @@ fn valid(of: FieldType) -> Value {
         Text => json!("x"),
         Integer => json!(7),
         Address => json!("10.0.0.1"),
-        Subnet => json!("10.0.0.2/24"),
+        Subnet | NeededSubnet => json!("10.0.0.2/24"),
     }
 }
 
@@ -33,7 +33,7 @@ fn wrong(of: FieldType) -> Vec<&'static str> {
             "9223372036854775808",
         ],
         Address => &["7", r#""x""#, r#""10.0.0.1/24""#, r#""10.0.0""#],
-        Subnet => &[
+        Subnet | NeededSubnet => &[
             "7",
             r#""x""#,
             r#""""#,
