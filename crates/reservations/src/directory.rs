@@ -15,7 +15,7 @@ use crate::reservation::{Reservation, address_of_file};
 use crate::state::State;
 
 /// The largest file that is read, in bytes. All of ours are far smaller.
-const MOST_BYTES: u64 = 1 << 20;
+pub(crate) const MOST_BYTES: u64 = 1 << 20;
 
 /// A reservation file.
 #[derive(Clone, Debug)]

@@ -10,13 +10,10 @@ use std::path::PathBuf;
 use rustix::fs::{Mode, OFlags};
 use state_files::{open_regular, read_whole};
 
-use crate::directory::Directory;
+use crate::directory::{Directory, MOST_BYTES};
 
 /// Mode of the file, as host-local makes it.
 const MODE: Mode = Mode::from_raw_mode(0o600);
-
-/// The largest file that is read, in bytes. An address has far fewer.
-const MOST_BYTES: u64 = 1 << 20;
 
 /// The start of the files' names.
 pub(crate) const PREFIX: &str = "last_reserved_ip.";
