@@ -160,6 +160,11 @@ impl DelegateName {
         role(&self.0) == Some('s')
     }
 
+    /// True if it allocates addresses, by its name. A delegate with any other name may allocate, too.
+    pub fn allocates(&self) -> bool {
+        role(&self.0) == Some('a')
+    }
+
     /// True if it checks what was allocated, by its name.
     pub fn checks(&self) -> bool {
         role(&self.0) == Some('c')

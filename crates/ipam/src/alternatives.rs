@@ -6,11 +6,18 @@ use cni::{Call, DelegateName, Error, IpamResult, NetworkConfig, Object, code};
 
 use crate::Pools;
 
-/// The key of a result.
-const KEY: &str = "alternatives";
+/// The key of a selector's answer to STATUS: a list for each kind of container, with its pools.
+pub const ALTERNATIVES: &str = "alternatives";
 
-/// How the names of allocators begin.
-const ALLOCATORS: &str = "ipam-da-";
+/// The delegates of the chain that calls this plugin, in their order; none if it is called without a chain.
+///
+/// # Errors
+///
+/// Code 7, naming the key and the value.
+pub fn delegates(config: &NetworkConfig) -> Result<Vec<DelegateName>, Error> {
+    let delegates: Option<_> = config.ipam()?.read("ipam", "delegates")?;
+    Ok(delegates.unwrap_or_default())
+}
 
 /// The answer of a selector to STATUS: `prevResult` with `alternatives`, each the pools of one ADD.
 ///
@@ -23,8 +30,8 @@ pub fn with_alternatives(
 ) -> Result<IpamResult, Error> {
     let mut result = config.prev_result()?.unwrap_or_default();
     // Those of an earlier selector stay: each ADD gets pools of both.
-    if result.other(KEY).is_none() {
-        result.set_other(KEY, alternatives);
+    if result.other(ALTERNATIVES).is_none() {
+        result.set_other(ALTERNATIVES, alternatives);
     }
     Ok(result)
 }
@@ -45,20 +52,18 @@ pub fn serve_any_add(
         None => Object::new(),
     };
     let pools: Option<Vec<Object>> = given.read("prevResult", "pools")?;
-    let alternatives: Option<Vec<Vec<Object>>> = given.read("prevResult", KEY)?;
-    let delegates: Option<Vec<DelegateName>> = call.config.ipam()?.read("ipam", "delegates")?;
-    let names: Vec<&str> = delegates
-        .iter()
-        .flatten()
-        .map(DelegateName::as_str)
-        .collect();
-    let is_behind_allocator = |pair: &[&str]| pair[0].starts_with(ALLOCATORS) && pair[1] == plugin;
+    let alternatives: Option<Vec<Vec<Object>>> = given.read("prevResult", ALTERNATIVES)?;
+    let delegates = delegates(&call.config)?;
+    let is_behind_allocator =
+        |pair: &[DelegateName]| pair[0].allocates() && pair[1].as_str() == plugin;
     let has_pools = match (&pools, &alternatives) {
         (_, Some(_)) => true,
         (Some(pools), None) => !pools.is_empty(),
-        (None, None) => names.first().is_some_and(|first| *first != plugin),
+        (None, None) => delegates
+            .first()
+            .is_some_and(|first| first.as_str() != plugin),
     };
-    if !has_pools || names.windows(2).any(is_behind_allocator) {
+    if !has_pools || delegates.windows(2).any(is_behind_allocator) {
         return Err(Error::new(code::UNAVAILABLE, without_pools().msg));
     }
     let pools = pools.unwrap_or_default();
@@ -147,6 +152,9 @@ mod tests {
         let prev = first.to_raw(SpecVersion::V1_1_0);
         let later = config(&format!(r#""prevResult":{}"#, prev.get()));
         let second = with_alternatives(&later, &pool("b")).unwrap();
-        assert_eq!(second.other(KEY).unwrap().get(), r#"[[{"name":"a"}]]"#);
+        assert_eq!(
+            second.other(ALTERNATIVES).unwrap().get(),
+            r#"[[{"name":"a"}]]"#
+        );
     }
 }

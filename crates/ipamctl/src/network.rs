@@ -89,12 +89,11 @@ impl Network {
             config = with_keys(&config, |_, ipam| ipam.set("delegates", &[HOST_LOCAL]))?;
         }
         let ipam = config.ipam()?;
-        let delegates: Option<Vec<DelegateName>> = ipam.read("ipam", "delegates")?;
         let mut network = Self {
             name: config.name().clone(),
             file: file.to_owned(),
             main: main.clone(),
-            delegates: delegates.unwrap_or_default(),
+            delegates: ipam::delegates(&config)?,
             is_host_local,
             data_dir: DATA_DIR.into(),
             state_dir: state_dir(&ipam, environment)?,

@@ -5,6 +5,7 @@ use cni::{
     Command, Environment, Error, LinkedPlugin, NetworkConfig, Object, SpecVersion, holds_nothing,
 };
 use docker_records::linked_plugins::LINKED;
+use ipam::ALTERNATIVES;
 use tracing::subscriber::{NoSubscriber, with_default};
 
 use crate::network::{HOST_LOCAL, Network, RANGES};
@@ -33,7 +34,7 @@ impl Network {
             };
             let result: Object = cni::read("result", output.json())?;
             let pools: Option<Vec<Object>> = result.read("result", "pools")?;
-            let alternatives: Option<Vec<Vec<Object>>> = result.read("result", "alternatives")?;
+            let alternatives: Option<Vec<Vec<Object>>> = result.read("result", ALTERNATIVES)?;
             let alternatives = alternatives.into_iter().flatten();
             let all = pools.into_iter().chain(alternatives).flatten();
             Ok(Some(all.collect()))

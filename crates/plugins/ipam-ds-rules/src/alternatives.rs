@@ -24,9 +24,8 @@ pub(crate) fn alternatives(
     call: &Call<'_>,
 ) -> Result<Vec<Vec<Object>>, Error> {
     let facts = Facts::of(call)?;
-    let delegates: Option<Vec<DelegateName>> = call.config.ipam()?.read("ipam", "delegates")?;
-    let mut delegates = delegates.iter().flatten();
-    let finds_others = delegates.any(DelegateName::finds_facts);
+    let delegates = ipam::delegates(&call.config)?;
+    let finds_others = delegates.iter().any(DelegateName::finds_facts);
     let common = COMMON.iter().filter(|_| !finds_others);
     let known: Facts = common
         .filter_map(|name| Some((*name, facts.get(name)?)))
