@@ -1,4 +1,7 @@
-//! What rules and ranges promise for pools that an engine defines: overflow, gateways.
+//! What rules and ranges promise for pools that an engine defines: replicas, overflow, facts,
+//! gateways.
+
+use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
@@ -7,7 +10,9 @@ use crate::pool_cluster::{PoolCluster, promises};
 promises! {
     no_gateway_of_the_calls_pools_is_given,
     a_pool_may_have_no_gateway,
+    replicas_have_the_addresses_of_their_numbers,
     a_full_pool_overflows_into_the_next,
+    facts_choose_the_pool_and_count_until_del,
 }
 
 fn no_gateway_of_the_calls_pools_is_given(cluster: &mut dyn PoolCluster) {
@@ -58,6 +63,34 @@ fn config_of_rules(cluster: &dyn PoolCluster, node: &str, rules: &Value) -> Valu
     config
 }
 
+fn replicas_have_the_addresses_of_their_numbers(cluster: &mut dyn PoolCluster) {
+    cluster.define("lan", &json!({"subnet": "10.0.0.0/28"}));
+    let rules = json!([
+        {"when": {"NAME": "db-*"}, "pools": ["lan"],
+         "ip": {"range": "10.0.0.8-10.0.0.14", "index": "${NAME}"}},
+        {"pools": ["lan"]},
+    ]);
+    let [one, two] = ["n1", "n2"].map(|node| config_of_rules(cluster, node, &rules));
+    let add = |container: &str, name: &str, config: &Value| {
+        let call = cluster.call("ADD", container, config);
+        call.env("CNI_ARGS", format!("NAME={name}")).run()
+    };
+    let others: BTreeSet<String> = (0..6)
+        .flat_map(|i| add(&format!("c{i}"), "web", &one).ips())
+        .collect();
+    let free: BTreeSet<String> = (2..8).map(|last| format!("10.0.0.{last}")).collect();
+    assert_eq!(others, free);
+    add("c6", "web", &two).refused(11, "all 6 are reserved, 7 are excluded");
+    add("c6", "web;IP=10.0.0.9", &two).refused(111, "is pinned by another rule");
+    assert_eq!(add("db-0", "db-0", &one).ips(), ["10.0.0.8"]);
+    assert_eq!(add("db-6", "db-6", &two).ips(), ["10.0.0.14"]);
+    add("db-7", "db-7", &two).refused(7, "\"db-7\": number 7 is beyond");
+    // The replica moves to another node.
+    add("moved", "db-0", &two).refused(111, "is reserved to db-0 eth0");
+    cluster.del("db-0", &one).nothing();
+    assert_eq!(add("moved", "db-0", &two).ips(), ["10.0.0.8"]);
+}
+
 fn a_full_pool_overflows_into_the_next(cluster: &mut dyn PoolCluster) {
     cluster.define("lan", &json!({"subnet": "10.0.0.0/30"}));
     cluster.define(
@@ -96,5 +129,35 @@ fn a_full_pool_overflows_into_the_next(cluster: &mut dyn PoolCluster) {
     for container in ["c1", "c2", "c3"] {
         cluster.del(container, &config).nothing();
     }
+    assert_eq!(cluster.addresses(), Vec::<String>::new());
+}
+
+fn facts_choose_the_pool_and_count_until_del(cluster: &mut dyn PoolCluster) {
+    cluster.define("lan", &json!({"subnet": "10.0.0.0/29"}));
+    cluster.define("spare", &json!({"subnet": "10.1.0.0/29"}));
+    let rules = json!([
+        {"when": {"node": "n1", "rack": "r7"}, "pools": ["spare"]},
+        {"pools": ["lan"]},
+    ]);
+    let [mut one, mut two] = ["n1", "n2"].map(|node| config_of_rules(cluster, node, &rules));
+    let delegates = json!(["ipam-df-rack", "ipam-ds-rules", cluster.allocator()]);
+    for config in [&mut one, &mut two] {
+        config["ipam"]["delegates"] = delegates.clone();
+    }
+    let write = |body: &str| {
+        let script = format!("#!/bin/sh\n{body}\n");
+        cluster.sandbox().write_executable("ipam-df-rack", &script);
+    };
+    write(r#"echo '{"ips": [], "facts": {"rack": "r7"}}'"#);
+    let added = cluster.add("c1", &one).result();
+    assert!(harness::answer_of(&added)[0].starts_with("10.1.0."));
+    assert!(cluster.add("c2", &two).ips()[0].starts_with("10.0.0."));
+    assert_eq!(added.get("facts"), None);
+    write("exit 1");
+    let mut check = one.clone();
+    check["prevResult"] = added;
+    cluster.call("CHECK", "c1", &check).run().nothing();
+    cluster.del("c1", &one).nothing();
+    cluster.del("c2", &two).nothing();
     assert_eq!(cluster.addresses(), Vec::<String>::new());
 }

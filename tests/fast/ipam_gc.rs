@@ -114,6 +114,22 @@ fn gc_runs_the_chain_without_an_executable_of_it() {
 }
 
 #[test]
+fn a_gc_that_the_main_plugin_hands_on_as_well_does_no_harm() {
+    let sandbox = Sandbox::default();
+    let mut config = config(&sandbox, &json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]}));
+    for container in ["forgotten", "valid"] {
+        let add = sandbox.call("ipam-delegated", "ADD", &config);
+        add.container(container).run().result();
+    }
+    config["cni.dev/valid-attachments"] = json!([{"containerID": "valid", "ifname": "eth0"}]);
+    for plugin in ["ipam-delegated", "ipam-gc", "ipam-delegated"] {
+        sandbox.call(plugin, "GC", &config).run().nothing();
+        assert_eq!(sandbox.reserved("testnet"), ["10.1.0.3"], "{plugin}");
+        assert_eq!(sandbox.records("testnet"), ["valid:eth0.json"], "{plugin}");
+    }
+}
+
+#[test]
 fn status_is_the_chains() {
     let sandbox = Sandbox::default();
     let of = |exclude: &[&str]| {

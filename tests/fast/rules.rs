@@ -116,6 +116,22 @@ fn what_was_chosen_on_add_counts_until_del() {
 }
 
 #[test]
+fn a_tenants_full_pool_makes_the_node_unready_for_nobody() {
+    let sandbox = Sandbox::default();
+    let ipam = json!({
+        "pools": {"small": {"subnet": "10.1.0.0/29", "exclude": ["10.1.0.4/30"]}, "rest": {"subnet": "10.2.0.0/24"}},
+        "rules": [{"when": {"K8S_POD_NAMESPACE": "tenant"}, "pools": ["small"]}, {"pools": ["rest"]}],
+    });
+    let config = sandbox.config("1.1.0", &RULES_CHAIN, &ipam);
+    let add = |namespace: &str, pod: &str| sandbox.run_for_pod("ADD", &config, namespace, pod);
+    assert_eq!(add("tenant", "a").ips(), ["10.1.0.2"]);
+    assert_eq!(add("tenant", "b").ips(), ["10.1.0.3"]);
+    add("tenant", "c").refused(11, "all 2 are reserved, 3 are excluded");
+    sandbox.run_for_pod("STATUS", &config, "", "").nothing();
+    assert_eq!(add("other", "d").ips(), ["10.2.0.2"]);
+}
+
+#[test]
 fn status_and_check_refuse_what_refuses_each_add_on_this_node() {
     let sandbox = Sandbox::default();
     let ipam = json!({
