@@ -165,30 +165,41 @@ const REMOTE_BY_WALK: &[Shown] = &[
     (
         "If the remote process cannot decode, or otherwise detects a syntactic problem with the HTTP request or payload, it must respond with an HTTP error status (4xx or 5xx)",
         |walk| {
-            let with_needed_keys = [
-                "IpamDriver.RequestAddress",
-                "IpamDriver.ReleasePool",
-                "NetworkDriver.CreateNetwork",
-                "NetworkDriver.DeleteNetwork",
+            let of_endpoints = [
                 "NetworkDriver.CreateEndpoint",
                 "NetworkDriver.DeleteEndpoint",
                 "NetworkDriver.EndpointOperInfo",
                 "NetworkDriver.Join",
                 "NetworkDriver.Leave",
             ];
+            let with_needed_keys = [
+                "IpamDriver.RequestAddress",
+                "IpamDriver.ReleasePool",
+                "NetworkDriver.CreateNetwork",
+                "NetworkDriver.DeleteNetwork",
+            ];
+            let with_needed_keys = [&with_needed_keys[..], &of_endpoints].concat();
             let others = [
                 "IpamDriver.RequestPool",
                 "IpamDriver.ReleaseAddress",
                 "NetworkDriver.DiscoverNew",
                 "NetworkDriver.DiscoverDelete",
             ];
-            for call in with_needed_keys.into_iter().chain(others) {
+            for call in with_needed_keys.iter().copied().chain(others) {
                 for body in ["", "{", "[]", "7", "null", "{}{}", "\u{feff}{}"] {
                     assert_eq!(walk.status(call, body), 400, "{call} {body:?}");
                 }
             }
             for call in with_needed_keys {
                 assert_eq!(walk.status(call, "{}"), 400, "{call}");
+            }
+            for call in of_endpoints {
+                let refused = walk
+                    .daemon
+                    .try_call(&format!("/{call}"), r#"{"NetworkID":"n1"}"#);
+                let refused = refused.unwrap();
+                assert_eq!(refused.status, 400, "{call}: {refused:?}");
+                assert_eq!(refused.body["Err"], "missing field `EndpointID`", "{call}");
             }
             for body in [r#"{"AddressSpace":7}"#, r#"{"Options":[1]}"#] {
                 assert_eq!(walk.status("IpamDriver.RequestPool", body), 400, "{body}");

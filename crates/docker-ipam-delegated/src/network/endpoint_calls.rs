@@ -21,7 +21,7 @@ use crate::network::cni_result::CniResult;
 use crate::network::endpoint::{Endpoint, attachment};
 use crate::network::endpoint_answers::{joined, offered};
 use crate::network::namespaces::Namespace;
-use crate::network::network_bodies::{Interface, NetworkCall};
+use crate::network::network_bodies::{EndpointCall, Interface};
 use crate::network::network_driver::{Network, NetworkDriver};
 use crate::network::plugin_list;
 use crate::network::ports;
@@ -34,7 +34,7 @@ impl NetworkDriver {
     ///
     /// The endpoint exists; a port can't be published; or a plugin's error, after all plugins have
     /// been undone.
-    pub(crate) fn create_endpoint(self: &Arc<Self>, request: &NetworkCall) -> Result<Answer> {
+    pub(crate) fn create_endpoint(self: &Arc<Self>, request: &EndpointCall) -> Result<Answer> {
         let network = self.network(&request.network_id)?;
         let of_network = || format!("network {}", network.conflist);
         let list = conflists::find(&self.conf_dir, &network.conflist)?;
@@ -110,7 +110,7 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// Those of the failed plugins.
-    pub(crate) fn delete_endpoint(&self, request: &NetworkCall) -> Result<Answer> {
+    pub(crate) fn delete_endpoint(&self, request: &EndpointCall) -> Result<Answer> {
         let id = &request.endpoint_id;
         if let Some(record) = self.record_of(id)? {
             self.end_endpoint(&record.network, id)?;
@@ -123,7 +123,7 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// The endpoint is unknown.
-    pub(crate) fn endpoint_info(&self, request: &NetworkCall) -> Result<Answer> {
+    pub(crate) fn endpoint_info(&self, request: &EndpointCall) -> Result<Answer> {
         let Endpoint { netns, result, .. } = self.endpoint(request)?;
         let value = json!({"namespace": netns, "result": result});
         Ok(Answer::of(&json!({"Value": value})))
@@ -134,7 +134,7 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// The endpoint is unknown, or the interface can't be moved.
-    pub(crate) fn join(&self, request: &NetworkCall) -> Result<Answer> {
+    pub(crate) fn join(&self, request: &EndpointCall) -> Result<Answer> {
         let network = self.endpoint(request)?.config.name().clone();
         let id = request.endpoint_id.clone();
         let record = OwnRecord::open(&self.records, &network, &attachment(&id)?)?;
@@ -156,7 +156,7 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// The interface can't be moved back.
-    pub(crate) fn leave(&self, request: &NetworkCall) -> Result<Answer> {
+    pub(crate) fn leave(&self, request: &EndpointCall) -> Result<Answer> {
         let id = &request.endpoint_id;
         if let Some(ListedRecord {
             network,
@@ -171,7 +171,7 @@ impl NetworkDriver {
     }
 
     /// The endpoint that a call names, if it is made completely.
-    fn endpoint(&self, request: &NetworkCall) -> Result<Endpoint> {
+    fn endpoint(&self, request: &EndpointCall) -> Result<Endpoint> {
         self.network(&request.network_id)?;
         let id = &request.endpoint_id;
         let endpoint = self.record_of(id)?.map(Endpoint::of).transpose()?;
@@ -204,7 +204,7 @@ fn read_result(endpoint: &Endpoint) -> Result<CniResult> {
 fn new_endpoint(
     network: &Network,
     config: NetworkConfig,
-    request: &NetworkCall,
+    request: &EndpointCall,
     ports: Vec<PortMapping>,
 ) -> Endpoint {
     let interface = &request.interface;
@@ -249,6 +249,7 @@ mod tests {
 
     use super::*;
     use crate::command_line::CommandLine;
+    use crate::http::body;
 
     #[test]
     fn the_deletion_of_a_network_waits_for_one_endpoint_that_cannot_be_undone() {
@@ -264,16 +265,17 @@ mod tests {
         let driver = NetworkDriver::new(&arguments).unwrap();
         let list = br#"{"cniVersion":"1.0.0","name":"web","plugins":[{"type":"failing"}]}"#;
         let list = NetworkConfig::parse(list.to_vec()).unwrap();
-        let mut call = NetworkCall {
-            network_id: "n1".to_owned(),
-            ..NetworkCall::default()
-        };
         for id in ["e1", "e2", "e3"] {
-            call.endpoint_id = id.to_owned();
+            let call = EndpointCall {
+                network_id: "n1".to_owned(),
+                endpoint_id: id.to_owned(),
+                ..EndpointCall::default()
+            };
             let endpoint = new_endpoint(&Network::default(), list.clone(), &call, Vec::new());
             driver.begin(&endpoint).unwrap();
         }
-        let deleted = driver.delete_network(&call);
+        let deletion = body::decode(r#"{"NetworkID":"n1"}"#).unwrap();
+        let deleted = driver.delete_network(&deletion);
         let refused = deleted.err().unwrap().to_string();
         assert!(refused.starts_with("failing: "), "{refused}");
         assert_eq!(fs::read(deletions).unwrap(), b"\n");
@@ -294,10 +296,10 @@ mod tests {
         };
         let config = br#"{"cniVersion":"1.0.0","name":"web"}"#;
         let config = NetworkConfig::parse(config.to_vec()).unwrap();
-        let call = NetworkCall {
+        let call = EndpointCall {
             endpoint_id: "e".to_owned(),
             interface,
-            ..NetworkCall::default()
+            ..EndpointCall::default()
         };
         let endpoint = new_endpoint(&network, config, &call, Vec::new());
         assert_eq!(

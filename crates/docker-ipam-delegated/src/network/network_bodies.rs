@@ -5,22 +5,32 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Body of each call. A call passes only some of the keys.
-#[derive(Debug, Default, Deserialize)]
+/// Body of the calls about a network. Its deletion has only the ID.
+#[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct NetworkCall {
     #[serde(rename = "NetworkID")]
     pub(crate) network_id: String,
-    #[serde(rename = "EndpointID", default)]
-    pub(crate) endpoint_id: String,
-    #[serde(default)]
-    pub(crate) interface: Interface,
     #[serde(default)]
     pub(crate) options: BTreeMap<String, Value>,
     #[serde(rename = "IPv4Data", default)]
     pub(crate) v4: Vec<Subnet>,
     #[serde(rename = "IPv6Data", default)]
     pub(crate) v6: Vec<Subnet>,
+}
+
+/// Body of the calls about an endpoint. Only its creation has an interface.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct EndpointCall {
+    #[serde(rename = "NetworkID")]
+    pub(crate) network_id: String,
+    #[serde(rename = "EndpointID")]
+    pub(crate) endpoint_id: String,
+    #[serde(default)]
+    pub(crate) interface: Interface,
+    #[serde(default)]
+    pub(crate) options: BTreeMap<String, Value>,
 }
 
 /// An entry of `IPv4Data` or `IPv6Data`. Each value is an address with a prefix length.
