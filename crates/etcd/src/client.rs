@@ -157,21 +157,17 @@ impl Client {
     /// Reads the certificates, and prepares a channel to each member.
     fn start(&self, time: &TimeLimit<'_>) -> Result<Started, StoreError> {
         let tls = self.tls()?;
-        let endpoints: Result<Vec<Endpoint>, StoreError> = self
-            .settings
-            .endpoints
-            .iter()
-            .map(|url| endpoint(url, tls.as_ref()))
-            .collect();
-        let endpoints = endpoints?;
         let executor = Executor::new()?;
+        let urls = self.settings.endpoints.iter();
         // A channel starts tasks, which belong to the runtime.
-        let connect = async { endpoints.iter().map(Endpoint::connect_lazy).collect() };
-        let channels = executor.run(connect, time, time.attempt(), Access::Read)?;
+        let connect = async { urls.map(|url| channel(url, tls.as_ref())).collect() };
+        let connected = executor.run(connect, time, time.attempt(), Access::Read);
+        let channels: Result<Vec<Channel>, StoreError> = connected.and_then(|channels| channels);
+        let channels = channels.map_err(|error| self.named(error.kind, &error.msg))?;
         Ok(Started {
             executor,
+            current: fastrand::usize(..channels.len()),
             channels,
-            current: fastrand::usize(..endpoints.len()),
         })
     }
 
@@ -241,17 +237,69 @@ impl Started {
     }
 }
 
-/// A member, with its name in its certificate.
-fn endpoint(url: &Url, tls: Option<&ClientTlsConfig>) -> Result<Endpoint, StoreError> {
-    let refused = |error: tonic::transport::Error| {
-        StoreError::new(Kind::Settings, format!("{url}: {}", reason(&error)))
-    };
-    let endpoint = Channel::from_shared(url.as_str().to_owned())
-        .map_err(|error| StoreError::new(Kind::Settings, format!("{url}: {error}")))?;
-    match tls {
-        Some(tls) => endpoint
-            .tls_config(tls.clone().domain_name(url.host()))
-            .map_err(refused),
-        None => Ok(endpoint),
+/// A channel to a member, whose name its certificate must have.
+fn channel(url: &Url, tls: Option<&ClientTlsConfig>) -> Result<Channel, StoreError> {
+    let mut endpoint = Endpoint::new(url.as_str().to_owned());
+    if let Some(tls) = tls {
+        let tls = tls.clone().domain_name(url.host());
+        endpoint = endpoint.and_then(|endpoint| endpoint.tls_config(tls));
+    }
+    match endpoint {
+        Ok(endpoint) => Ok(endpoint.connect_lazy()),
+        Err(error) => {
+            let why = format!("{url}: {}", reason(&error));
+            Err(StoreError::new(Kind::Settings, why))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io;
+    use std::os::fd::BorrowedFd;
+
+    use cluster::DEFAULT_TIMEOUT;
+    use cni::Cancellation;
+    use serde_json::json;
+
+    use super::*;
+
+    struct Cancelled;
+
+    impl Cancellation for Cancelled {
+        fn is_cancelled(&self) -> bool {
+            true
+        }
+
+        fn fd(&self) -> io::Result<BorrowedFd<'_>> {
+            Err(io::Error::other("nobody waits for it"))
+        }
+    }
+
+    /// The failure of the first request, whose certificates are these texts.
+    fn refused(pem: &str, cancellation: Option<&dyn Cancellation>) -> StoreError {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("pem"), pem).unwrap();
+        let settings = json!({"endpoints": ["https://127.0.0.1:1", "https://127.0.0.1:2"],
+            "ca": path("pem"), "cert": path("pem"), "key": path("pem")});
+        fs::write(path("etcd.json"), settings.to_string()).unwrap();
+        let mut client = Client::new(Settings::read(&path("etcd.json")).unwrap());
+        let time = TimeLimit::new(DEFAULT_TIMEOUT, cancellation);
+        client.range(&Range::key("k"), &time).unwrap_err()
+    }
+
+    #[test]
+    fn a_failure_before_the_first_request_names_the_members() {
+        let members = "etcd at https://127.0.0.1:1, https://127.0.0.1:2: ";
+        let unusable = refused("-----BEGIN CERTIFICATE-----\n", None);
+        let why = format!("{members}https://127.0.0.1:1: Error parsing TLS");
+        assert!(unusable.msg.starts_with(&why), "{unusable}");
+        assert_eq!(unusable.kind, Kind::Settings);
+        let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let cancelled = refused(pem, Some(&Cancelled));
+        let why = format!("{members}the call is cancelled");
+        assert_eq!(cancelled, StoreError::new(Kind::Cancelled, why));
     }
 }
