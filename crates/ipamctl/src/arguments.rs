@@ -1,7 +1,7 @@
-//! The command line, as clap reads it: each command with its options. `places` has the options of all
+//! The command line, as clap reads it: each command with its options. `sources` has the options of all
 //! commands: folders, or a cluster.
 
-mod places;
+mod sources;
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use places::Places;
+pub(crate) use sources::Sources;
 
 /// Shows who holds which address on this node or in a cluster, finds leaks and releases them, and
 /// checks conflists.
@@ -27,7 +27,7 @@ pub(crate) use places::Places;
 )]
 pub struct Arguments {
     #[command(flatten)]
-    pub(crate) places: Places,
+    pub(crate) sources: Sources,
     /// Print JSON. The manual documents the keys.
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -158,7 +158,7 @@ pub(crate) struct CheckArguments {
     #[arg(long)]
     pub(crate) errors: bool,
     /// Read the catalogue NEW in the place of OLD.
-    #[arg(long, hide = true, value_name = "OLD=NEW", value_parser = pair::<PathBuf>)]
+    #[arg(long, hide = true, value_name = "OLD=NEW", value_parser = parse_pair::<PathBuf>)]
     pub(crate) pools_dir: Vec<(PathBuf, PathBuf)>,
     /// FILE must be what a runtime takes that uses the first file of its folder.
     #[arg(long, requires = "file")]
@@ -171,7 +171,7 @@ pub(crate) struct ExplainArguments {
     pub(crate) file: PathBuf,
     /// Facts of the container: a key of `CNI_ARGS`, label:KEY, annotation:KEY, containerID
     /// or ifname.
-    #[arg(value_name = "KEY=VALUE", value_parser = pair::<String>)]
+    #[arg(value_name = "KEY=VALUE", value_parser = parse_pair::<String>)]
     pub(crate) facts: Vec<(String, String)>,
 }
 
@@ -219,7 +219,7 @@ pub(crate) fn read_text(file: &Path) -> Result<String> {
     fs::read_to_string(file).with_context(|| file.display().to_string())
 }
 
-fn pair<T: for<'t> From<&'t str>>(text: &str) -> Result<(T, T), &'static str> {
+fn parse_pair<T: for<'t> From<&'t str>>(text: &str) -> Result<(T, T), &'static str> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.into(), value.into())),
         _ => Err("it is not KEY=VALUE"),

@@ -1,18 +1,18 @@
 //! Finds what keeps a container from starting or an address from coming back, in conflists that no
 //! container uses yet.
 //!
-//! Each conflist is read once, with its network and its pools (`Checked`), and compared with all others
+//! Each conflist is read once, with its network and its pools (`CheckedConflist`), and compared with all others
 //! and with what is reserved (`Check`). The files below have one subject each, and add findings. What
 //! plugins refuse themselves isn't repeated here: selectors are asked for their pools, and the whole chain
 //! by STATUS, last, if no error is found before.
 
 mod chain_status;
-mod collection;
 mod conflist_check;
 mod default_network;
 mod delegates;
 pub(crate) mod findings;
 mod folders;
+mod garbage_collection;
 mod moved;
 mod overlaps;
 mod settings;
@@ -20,7 +20,7 @@ mod settings;
 mod tests;
 mod unusual;
 
-pub(crate) use default_network::taken_instead;
+pub(crate) use default_network::default_network_finding;
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ use cni::Environment;
 use conflist::Conflist;
 
 use crate::inventory::Inventory;
-use conflist_check::{Check, Checked};
+use conflist_check::{CheckedConflist, ConflistCheck};
 use findings::Finding;
 
 /// The path without links; as it is if it doesn't exist.
@@ -44,37 +44,37 @@ pub(crate) fn findings(
     no_exec: bool,
     environment: &Environment,
 ) -> Vec<Finding> {
-    let read = |conflist| Checked::read(conflist, environment);
-    let all: Vec<Checked<'_>> = conflists.iter().map(read).collect();
-    let overlaps = overlaps::of_pools(&all);
+    let read = |conflist| CheckedConflist::read(conflist, environment);
+    let all: Vec<CheckedConflist<'_>> = conflists.iter().map(read).collect();
+    let overlaps = overlaps::overlapping_pools(&all);
     let mut found = Vec::new();
-    for (at, one) in all.iter().enumerate() {
-        let mut check = Check {
-            at,
+    for (index, checked) in all.iter().enumerate() {
+        let mut check = ConflistCheck {
+            index,
             all: &all,
-            one,
+            checked,
             no_exec,
             inventory,
             environment,
             findings: Vec::new(),
         };
-        check.settings();
-        check.plugins();
-        check.ipam_gc();
-        check.shared_folders();
-        if let Some(network) = &one.network {
-            check.name(network);
-            check.delegates(network);
-            check.collection(network);
-            check.renewer(network);
-            check.selectors(network);
-            check.folders(network);
-            check.unread_keys(network);
-            check.shared_owners(network);
-            check.addresses();
-            check.overlaps(&overlaps);
-            check.status(network);
-            check.moved(network);
+        check.check_settings();
+        check.check_plugins();
+        check.check_ipam_gc();
+        check.check_shared_folders();
+        if let Some(network) = &checked.network {
+            check.check_name(network);
+            check.check_delegates(network);
+            check.check_garbage_collection(network);
+            check.check_renewer(network);
+            check.check_selectors(network);
+            check.check_folders(network);
+            check.check_unread_keys(network);
+            check.check_shared_owners(network);
+            check.check_unusual_addresses();
+            check.check_overlaps(&overlaps);
+            check.check_status(network);
+            check.check_moved_addresses(network);
         }
         found.extend(check.findings);
     }

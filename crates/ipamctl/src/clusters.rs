@@ -11,10 +11,10 @@ use kubernetes::{Kubernetes, OwnedState};
 use serde_json::json;
 
 use crate::Context;
+use crate::local_node::LocalNode;
 use crate::network::Network;
-use crate::node;
 use crate::output::warn;
-use crate::pools::names_of;
+use crate::pools::pool_names;
 
 /// The kubeconfig that the manifests let the installer write into the folder of conflists. With Multus,
 /// networks are in Kubernetes' API, and nothing else on a node leads to its cluster.
@@ -58,16 +58,16 @@ impl Cluster {
     /// used is a problem of the file.
     pub(crate) fn of<'a>(
         networks: impl IntoIterator<Item = &'a Network>,
-        node: &node::Node,
+        node: &LocalNode,
         problems: &mut Vec<Problem>,
     ) -> Vec<Arc<Self>> {
         let of_networks = networks.into_iter().filter_map(|network| {
             let (_, engine) = engine_of(&network.delegates)?;
-            let names = names_of(network, &node.environment);
+            let names = pool_names(network, &node.environment);
             let user = Some((network.name.clone(), names));
             Some((network.file.clone(), engine, network.ipam(), user))
         });
-        let installed = node.places.conf_dir.iter().filter_map(|folder| {
+        let installed = node.sources.conf_dir.iter().filter_map(|folder| {
             let file = folder.join(INSTALLED_KUBECONFIG);
             let ipam = with_kubeconfig(Object::new(), &file);
             file.exists()
@@ -90,7 +90,7 @@ impl Cluster {
     }
 
     /// The cluster in Kubernetes' API of a person's kubeconfig.
-    pub(crate) fn of_kubeconfig(file: &Path) -> Arc<Self> {
+    pub(crate) fn from_kubeconfig(file: &Path) -> Arc<Self> {
         Arc::new(Self {
             engine: kubernetes::ENGINE,
             file: file.to_owned(),
@@ -106,8 +106,8 @@ impl Cluster {
     ///
     /// There is none, or several.
     pub(crate) fn one(context: &Context<'_>) -> Result<Arc<Self>> {
-        if let Some(file) = &context.places.kubeconfig {
-            return Ok(Self::of_kubeconfig(file));
+        if let Some(file) = &context.sources.kubeconfig {
+            return Ok(Self::from_kubeconfig(file));
         }
         let mut problems = Vec::new();
         let node = context.node();
@@ -148,7 +148,7 @@ impl Cluster {
     }
 
     /// True if another node, or another machine of this node's name, holds the address.
-    pub(crate) fn is_elsewhere(&self, held: &Held) -> bool {
+    pub(crate) fn is_held_elsewhere(&self, held: &Held) -> bool {
         let both = self.node.as_ref().zip(held.holder.as_ref());
         both.is_some_and(|(node, holder)| holder.owner.is_none() && !holder.is_on(node))
     }
@@ -166,7 +166,7 @@ impl Cluster {
     /// Wrong settings, naming the key and the value, or the file.
     pub(crate) fn open(&self) -> Result<Box<dyn Inventory + '_>> {
         let Some(ipam) = &self.ipam else {
-            return Ok(Box::new(of_person(Some(&self.file))?));
+            return Ok(Box::new(open_kubeconfig(Some(&self.file))?));
         };
         let store = self.engine.open(ipam, None);
         let store = store.map_err(|error| anyhow!(error.msg))?;
@@ -214,7 +214,7 @@ pub(crate) fn addresses(
 /// # Errors
 ///
 /// Without the option; an invalid kubeconfig.
-pub(crate) fn of_person(kubeconfig: Option<&PathBuf>) -> Result<Kubernetes<'static>> {
+pub(crate) fn open_kubeconfig(kubeconfig: Option<&PathBuf>) -> Result<Kubernetes<'static>> {
     let file = kubeconfig.context("--kubeconfig is missing: a node may not read this")?;
     let store = Kubernetes::of_person(file)?;
     store.time().limit_each_request();
@@ -227,7 +227,7 @@ pub(crate) fn of_person(kubeconfig: Option<&PathBuf>) -> Result<Kubernetes<'stat
 /// # Errors
 ///
 /// Those of the store.
-pub(crate) fn without_object(
+pub(crate) fn with_gone_owner(
     store: &mut Kubernetes<'_>,
     owned: Vec<Held>,
 ) -> Result<Vec<Held>, StoreError> {

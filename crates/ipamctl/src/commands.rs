@@ -6,8 +6,8 @@
 //!
 //! [`Table`]: crate::output::table::Table
 
+mod address_outcome;
 mod check;
-mod cluster_row;
 mod explain;
 mod gc;
 mod import;

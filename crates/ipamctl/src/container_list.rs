@@ -27,13 +27,16 @@ impl ContainerList {
     /// # Errors
     ///
     /// A file that can't be read, a line that is not an ID, a list beside a kubeconfig.
-    pub(crate) fn given(arguments: &ListArguments, context: &Context<'_>) -> Result<Option<Self>> {
+    pub(crate) fn from_arguments(
+        arguments: &ListArguments,
+        context: &Context<'_>,
+    ) -> Result<Option<Self>> {
         let Some(file) = &arguments.valid else {
             return Ok(None);
         };
         // The containers of one node are in no list of another one.
         ensure!(
-            context.places.kubeconfig.is_none(),
+            context.sources.kubeconfig.is_none(),
             "a list is of one node: run it there, without --kubeconfig"
         );
         // The command at the other end of a pipe was started at the same time.
@@ -78,7 +81,7 @@ impl ContainerList {
     ///
     /// It is such a list.
     pub(crate) fn refuse_unlikely(&self, attachments: &[NetworkAttachment<'_>]) -> Result<()> {
-        let mut listable = attachments.iter().filter(|one| !one.is_dockers());
+        let mut listable = attachments.iter().filter(|one| !one.belongs_to_docker());
         let names_one = listable.any(|one| one.container.is_some_and(|id| self.contains(id)));
         let holder = attachments.iter().find_map(|one| one.container);
         ensure!(
@@ -113,16 +116,16 @@ fn parse(text: &str) -> Result<HashSet<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inventory::{HeldAddress, attachments};
+    use crate::inventory::{Row, attachments};
 
     #[test]
     fn a_list_with_the_beginning_of_an_id_is_refused_and_both_are_named() {
         let whole = "8f3e52c1a0b9d7e6f5c4b3a29180706";
         let other = "default-8f3e52c1a0b9d7e6";
-        let row = |container: &str| HeldAddress {
+        let row = |container: &str| Row {
             network: Some("n".to_owned()),
             container: Some(container.to_owned()),
-            ..HeldAddress::default()
+            ..Row::default()
         };
         let rows = [row(whole), row(other), row("web-10"), row("8f3e52c1a0b8")];
         for (line, named) in [

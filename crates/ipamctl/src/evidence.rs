@@ -13,10 +13,10 @@ use chain::record::{ListedRecord, Liveness, RecordState};
 
 use crate::arguments::ListArguments;
 use crate::container_list::ContainerList;
-use crate::inventory::{HeldState, Inventory, NetworkAttachment};
-use crate::node::Node;
+use crate::inventory::{Inventory, NetworkAttachment, RowState};
+use crate::local_node::LocalNode;
 use crate::output::times::rounded;
-use crate::output::{joined, or};
+use crate::output::{joined, non_empty_or};
 
 /// A proof that nobody will release an attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Judgement {
 }
 
 pub(crate) struct Judge<'a> {
-    node: &'a Node,
+    node: &'a LocalNode,
     inventory: &'a Inventory,
     /// The list of the runtime's containers, if there is one.
     valid: Option<&'a ContainerList>,
@@ -94,7 +94,7 @@ impl<'a> Judge<'a> {
     ///
     /// The list has the beginning of a container's ID, or names none of the attachments.
     pub(crate) fn new(
-        node: &'a Node,
+        node: &'a LocalNode,
         inventory: &'a Inventory,
         all: &[NetworkAttachment<'_>],
         valid: Option<&'a ContainerList>,
@@ -115,7 +115,7 @@ impl<'a> Judge<'a> {
     }
 
     /// True if the list, or a call that has begun, says that it is to be released.
-    pub(crate) fn is_collected(&self, judgement: &Judgement) -> bool {
+    pub(crate) fn is_to_collect(&self, judgement: &Judgement) -> bool {
         let by_list = self.valid.is_some();
         let mut proofs = judgement.proofs.iter();
         proofs.any(|proof| match proof.key {
@@ -127,7 +127,7 @@ impl<'a> Judge<'a> {
 
     pub(crate) fn judge(&self, attachment: &NetworkAttachment<'_>) -> Judgement {
         let Some(container) = attachment.container else {
-            return of_nobody(attachment);
+            return judge_nameless(attachment);
         };
         let mut judgement = Judgement::default();
         if attachment.is_leftover() {
@@ -144,7 +144,7 @@ impl<'a> Judge<'a> {
             };
             judgement.add("pending", format!("{call} has begun, and not ended"));
         }
-        let valid = self.valid.filter(|_| !attachment.is_dockers());
+        let valid = self.valid.filter(|_| !attachment.belongs_to_docker());
         let is_listed = valid.map(|list| list.contains(container));
         if is_listed == Some(false) {
             judgement.add("not-valid", "not among the valid containers");
@@ -187,10 +187,10 @@ impl<'a> Judge<'a> {
         let has_list = self.valid.is_some();
         let unknown = match attachment.record.map(|record| &record.content) {
             // Only the daemon can ask which of Docker's containers has an address.
-            Some(Ok(_)) if attachment.is_dockers() => {
+            Some(Ok(_)) if attachment.belongs_to_docker() => {
                 return Err(Keep::InUse("docker-ipam-delegated asks Docker".to_owned()));
             }
-            _ if attachment.is_dockers() => "Docker's, without a usable record".to_owned(),
+            _ if attachment.belongs_to_docker() => "Docker's, without a usable record".to_owned(),
             Some(Ok(content)) => match content.liveness() {
                 Liveness::Gone(text) => return Ok(Some(text)),
                 Liveness::Alive(reason) => return Err(Keep::Alive(reason)),
@@ -201,7 +201,7 @@ impl<'a> Judge<'a> {
             Some(Err(reason)) => format!("its record: {reason}"),
             None if has_list => {
                 let network = attachment.network;
-                match self.inventory.may_have_a_record(self.node, network) {
+                match self.inventory.unread_record_reason(self.node, network) {
                     Some(reason) => reason,
                     None => return Ok(None),
                 }
@@ -227,12 +227,12 @@ impl<'a> Judge<'a> {
 }
 
 /// The judgement of a reservation that names no container.
-fn of_nobody(attachment: &NetworkAttachment<'_>) -> Judgement {
+fn judge_nameless(attachment: &NetworkAttachment<'_>) -> Judgement {
     let mut judgement = Judgement::default();
     let mut addresses = attachment.addresses.iter();
     if let Some(owner) = attachment.owner() {
         judgement.keep = Some(Keep::InUse(format!("it is {owner}'s")));
-    } else if addresses.any(|held| held.state == HeldState::Torn) {
+    } else if addresses.any(|row| row.state == RowState::Torn) {
         judgement.add("torn", "its file is cut off, and names nobody");
     } else {
         judgement.keep = Some(Keep::Unknown("it can't be read".to_owned()));
@@ -243,8 +243,8 @@ fn of_nobody(attachment: &NetworkAttachment<'_>) -> Judgement {
 /// Refuses what somebody else releases.
 fn refuse_others(attachment: &NetworkAttachment<'_>) -> Result<(), Keep> {
     let mut stored = attachment.addresses.iter();
-    let of_another_machine = stored.find_map(|held| held.stored.as_ref()?.is_of_another_machine());
-    if let Some(reason) = of_another_machine.or_else(|| attachment.two_records()) {
+    let of_another_machine = stored.find_map(|row| row.in_cluster.as_ref()?.foreign_holder());
+    if let Some(reason) = of_another_machine.or_else(|| attachment.duplicate_records()) {
         return Err(Keep::Unknown(reason));
     }
     match attachment.endpoint.map(|record| &record.content) {
@@ -267,6 +267,6 @@ fn lock_holders(record: &ListedRecord) -> Option<String> {
     let processes = found.into_iter().flatten();
     let named = processes.map(|process| format!("process {process}"));
     let unseen = "a process that can't be seen from here";
-    let holders = or(joined(named, ", "), unseen);
+    let holders = non_empty_or(joined(named, ", "), unseen);
     Some(format!("its lock is held by {holders}"))
 }

@@ -1,16 +1,16 @@
 //! One table of who holds which address, read once. Each command is a view of it.
 //!
-//! Its rows ([`HeldAddress`]) are the reservations of this node and the addresses of its cluster
+//! Its rows ([`Row`]) are the reservations of this node and the addresses of its cluster
 //! (`of_cluster`). Records are joined to them by network, container and interface; a record without a
 //! reservation is a row by itself, and `leftover` finds reservations that their record doesn't name. The
 //! rows of one attachment together are a [`NetworkAttachment`], which [`select`] finds by what a person
 //! writes. What can't be read is a problem, never a missing row.
 
 mod attachment;
-mod held;
-mod leftover;
-mod names;
-mod of_cluster;
+mod cluster_rows;
+mod container_names;
+mod leftovers;
+mod row;
 mod selection;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -25,29 +25,29 @@ use conflist::{Problem, readable};
 use reservations::view::{directories, list};
 
 use crate::clusters::Cluster;
+use crate::local_node::LocalNode;
 use crate::network::Network;
-use crate::node::Node;
 use crate::output::warn;
 use crate::pools::KnownPools;
-use leftover::Leftovers;
+use leftovers::Leftovers;
 
 pub(crate) use attachment::{NetworkAttachment, attachments};
-pub(crate) use held::{HeldAddress, HeldState};
-pub(crate) use names::{Names, short_id};
-pub(crate) use of_cluster::Stored;
+pub(crate) use cluster_rows::ClusterAddress;
+pub(crate) use container_names::{ContainerNames, short_id};
+pub(crate) use row::{Row, RowState};
 pub(crate) use selection::select;
 
 /// Whose addresses of a cluster are read. With a kubeconfig, there is no node: those of all are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Nodes {
+pub(crate) enum ClusterScope {
     /// This node's, with what their release needs.
-    This,
+    ThisNode,
     /// This node's, and those of owners, which have no node.
-    ThisWithOwners,
+    ThisNodeAndOwners,
     /// Those of all nodes, to be shown.
-    All,
+    AllNodes,
     /// Only the names of those of all nodes: a pool's counts need no more, and these are no rows.
-    Counted,
+    CountsOnly,
 }
 
 /// Who holds which address, and the pools that the addresses are of.
@@ -55,7 +55,7 @@ pub(crate) enum Nodes {
 pub(crate) struct Inventory {
     pub(crate) pools: KnownPools,
     /// The rows: each address that isn't free, and each record without one.
-    pub(crate) held: Vec<HeldAddress>,
+    pub(crate) rows: Vec<Row>,
     /// The records of chains.
     pub(crate) records: Vec<Arc<ListedRecord>>,
     /// The records of endpoints of Docker's network driver, which `docker-ipam-delegated` keeps. Their
@@ -72,14 +72,14 @@ pub(crate) struct Inventory {
 impl Inventory {
     /// Reads the reservations, the records and the cluster's addresses, and names on stderr what
     /// can't be read. With a kubeconfig, only its cluster is read, of all nodes.
-    pub(crate) fn read(node: &Node, nodes: Nodes) -> Self {
+    pub(crate) fn read(node: &LocalNode, scope: ClusterScope) -> Self {
         let mut inventory = Self::default();
-        let clusters = match &node.places.kubeconfig {
-            Some(file) => vec![Cluster::of_kubeconfig(file)],
+        let clusters = match &node.sources.kubeconfig {
+            Some(file) => vec![Cluster::from_kubeconfig(file)],
             None => inventory.read_node(node),
         };
         for cluster in &clusters {
-            if let Err(error) = inventory.read_cluster(cluster, nodes) {
+            if let Err(error) = inventory.read_cluster(cluster, scope) {
                 let place = cluster.place(None);
                 let problem = Problem::new(place.as_ref(), format!("{error:#}"));
                 inventory.problems.push(problem);
@@ -96,9 +96,9 @@ impl Inventory {
     }
 
     /// Reads the files of this node; returns the clusters that they lead to.
-    fn read_node(&mut self, node: &Node) -> Vec<Arc<Cluster>> {
+    fn read_node(&mut self, node: &LocalNode) -> Vec<Arc<Cluster>> {
         self.read_records(node);
-        let unconfigured = node.unconfigured(&self.records, &mut self.problems);
+        let unconfigured = node.networks_without_conflist(&self.records, &mut self.problems);
         for network in &node.networks {
             self.pools.add_configured(network, &node.environment);
         }
@@ -106,7 +106,7 @@ impl Inventory {
             let all = self.records.iter();
             let of_it = all.filter(|one| one.network == network.name);
             // Docker's has the subnets of its records, or the pools of another network's conflist.
-            let dockers = of_it.filter(|one| self.pools.add_dockers(network, one));
+            let dockers = of_it.filter(|one| self.pools.add_docker_subnet(network, one));
             if dockers.count() == 0 {
                 self.pools.add_configured(network, &node.environment);
             }
@@ -118,8 +118,8 @@ impl Inventory {
 
     /// Reads the reservations and the records of this node, also in the folders that only records
     /// name.
-    pub(crate) fn of_files(node: &Node) -> Self {
-        let mut inventory = Self::of_records(node);
+    pub(crate) fn from_files(node: &LocalNode) -> Self {
+        let mut inventory = Self::from_records(node);
         let recorded = node.recorded_data_dirs(&inventory.records);
         inventory.read_data_dirs(node, &node.networks, recorded);
         inventory.join(node);
@@ -127,20 +127,20 @@ impl Inventory {
     }
 
     /// Reads only the records.
-    pub(crate) fn of_records(node: &Node) -> Self {
+    pub(crate) fn from_records(node: &LocalNode) -> Self {
         let mut inventory = Self::default();
         inventory.read_records(node);
         inventory
     }
 
-    fn read_records(&mut self, node: &Node) {
+    fn read_records(&mut self, node: &LocalNode) {
         for state_dir in node.state_dirs() {
-            for network in self.known(&state_dir, networks(&state_dir)) {
+            for network in self.values_or_problem(&state_dir, networks(&state_dir)) {
                 let folder = state_dir.join(network.as_str());
-                let read = self.known(&folder, records(&state_dir, &network));
+                let read = self.values_or_problem(&folder, records(&state_dir, &network));
                 let is_endpoint = |record: &Arc<ListedRecord>| match record.usable() {
                     Some(content) => content.is_undone_by_caller,
-                    None => state_dir == node.endpoints(),
+                    None => state_dir == node.endpoints_dir(),
                 };
                 let (endpoints, chains): (Vec<_>, Vec<_>) =
                     read.into_iter().map(Arc::new).partition(is_endpoint);
@@ -153,30 +153,30 @@ impl Inventory {
     /// Reads the reservations in the folders of these networks, in the default one and in some more.
     fn read_data_dirs<'n>(
         &mut self,
-        node: &Node,
+        node: &LocalNode,
         networks: impl IntoIterator<Item = &'n Network>,
         mut data_dirs: BTreeSet<PathBuf>,
     ) {
         let with_files = networks.into_iter().filter(|network| network.keeps_files());
         data_dirs.extend(with_files.map(|network| network.data_dir.clone()));
-        data_dirs.insert(node.places.data_dir.clone());
+        data_dirs.insert(node.sources.data_dir.clone());
         for data_dir in &data_dirs {
-            for name in self.known(data_dir, directories(data_dir)) {
+            for name in self.values_or_problem(data_dir, directories(data_dir)) {
                 let place: Arc<Path> = data_dir.join(name.as_str()).into();
                 let read = match list(&place) {
                     // Removed meanwhile.
                     Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                    read => self.known(&place, read),
+                    read => self.values_or_problem(&place, read),
                 };
                 let rows = read.into_iter();
-                let rows = rows.map(|address| HeldAddress::reserved(&place, address));
-                self.held.extend(rows);
+                let rows = rows.map(|address| Row::reserved(&place, address));
+                self.rows.extend(rows);
             }
         }
     }
 
     /// The values that were read at this path; empty, with a problem, if it can't be read.
-    fn known<T>(&mut self, path: &Path, read: io::Result<Vec<T>>) -> Vec<T> {
+    fn values_or_problem<T>(&mut self, path: &Path, read: io::Result<Vec<T>>) -> Vec<T> {
         read.unwrap_or_else(|error| {
             self.problems.push(Problem::new(path, readable(&error)));
             Vec::new()
@@ -184,7 +184,7 @@ impl Inventory {
     }
 
     /// Completes the rows by records and pools, and adds those of records without a reservation.
-    fn join(&mut self, node: &Node) {
+    fn join(&mut self, node: &LocalNode) {
         let by_attachment = by_attachment(&self.records);
         let leftovers = Leftovers::new(node, &self.records, &self.problems);
         let mut pools: HashMap<&Path, Vec<_>> = HashMap::new();
@@ -193,7 +193,7 @@ impl Inventory {
         }
         let mut reserved: HashSet<(String, IpAddr)> = HashSet::new();
         let mut with_reservation: HashSet<&Path> = HashSet::new();
-        for row in &mut self.held {
+        for row in &mut self.rows {
             let (Some(ip), Some(place)) = (row.ip, row.place.clone()) else {
                 continue;
             };
@@ -208,9 +208,9 @@ impl Inventory {
             let network = row.network.clone().filter(|_| row.owner.is_none());
             reserved.extend(network.map(|network| (network, ip)));
             // Another node's attachment isn't this node's, whatever its name.
-            let own = row.key().filter(|_| !row.is_elsewhere);
+            let own = row.attachment_key().filter(|_| !row.is_held_elsewhere);
             match own.and_then(|key| by_attachment.get(&key)) {
-                Some(record) if leftovers.has(ip, record) => row.state = HeldState::Leftover,
+                Some(record) if leftovers.is_leftover(ip, record) => row.state = RowState::Leftover,
                 Some(record) => {
                     with_reservation.insert(&record.file);
                     row.set_record(record);
@@ -223,7 +223,7 @@ impl Inventory {
                 // An address that another attachment holds now isn't the record's any more.
                 let network = record.network.as_str();
                 let is_lost = |ip| reserved.contains(&(network.to_owned(), ip));
-                self.held.extend(HeldAddress::recorded(record, is_lost));
+                self.rows.extend(Row::recorded(record, is_lost));
             }
         }
         self.join_endpoints();
@@ -238,21 +238,21 @@ impl Inventory {
         let by_attachment = by_attachment(&self.endpoints);
         let mut with_rows: HashSet<&Path> = HashSet::new();
         let mut of_docker: HashSet<IpAddr> = HashSet::new();
-        for row in &mut self.held {
+        for row in &mut self.rows {
             let content = row.record.as_ref().and_then(|record| record.usable());
             if content.is_some_and(|content| !content.caller_lines.is_empty()) {
                 of_docker.extend(row.ip);
             }
-            if let Some(&record) = row.key().and_then(|key| by_attachment.get(&key)) {
+            if let Some(&record) = row.attachment_key().and_then(|key| by_attachment.get(&key)) {
                 with_rows.insert(&record.file);
                 row.endpoint = Some(Arc::clone(record));
             }
         }
         for record in &self.endpoints {
             if !with_rows.contains(&*record.file) {
-                let rows = HeldAddress::recorded(record, |_| false).into_iter();
+                let rows = Row::recorded(record, |_| false).into_iter();
                 let rows = rows.filter(|row| row.ip.is_none_or(|ip| !of_docker.contains(&ip)));
-                self.held.extend(rows.map(|row| HeldAddress {
+                self.rows.extend(rows.map(|row| Row {
                     endpoint: Some(Arc::clone(record)),
                     ..row
                 }));
@@ -265,10 +265,10 @@ impl Inventory {
     /// # Errors
     ///
     /// Nothing has this name.
-    pub(crate) fn must_know(&self, node: &Node, name: &str) -> Result<()> {
+    pub(crate) fn refuse_unknown_name(&self, node: &LocalNode, name: &str) -> Result<()> {
         let is_known = node.network(name).is_some()
-            || self.pools.all.iter().any(|pool| pool.is_of(name))
-            || self.held.iter().any(|held| held.is_of(name));
+            || self.pools.all.iter().any(|pool| pool.matches_name(name))
+            || self.rows.iter().any(|row| row.matches_name(name));
         ensure!(is_known, "no network or pool {name}: see ipamctl pools");
         Ok(())
     }
@@ -289,7 +289,7 @@ impl Inventory {
 
     /// The reason why an attachment of this network may have a record that isn't among
     /// [`Self::records`]; `None` if all folders that may have it were read.
-    pub(crate) fn may_have_a_record(&self, node: &Node, network: &str) -> Option<String> {
+    pub(crate) fn unread_record_reason(&self, node: &LocalNode, network: &str) -> Option<String> {
         let mut problems = self.problems.iter();
         let unread = problems.find(|problem| {
             let mut state_dirs = node.state_dirs().into_iter();
@@ -314,7 +314,7 @@ impl Inventory {
     }
 
     /// True if any address is known to be reserved.
-    pub(crate) fn has_taken(&self) -> bool {
+    pub(crate) fn has_reservations(&self) -> bool {
         !self.taken.is_empty()
     }
 
@@ -329,14 +329,17 @@ impl Inventory {
 }
 
 /// The name of an attachment: network, container and interface.
-type Key<'a> = (&'a str, &'a str, &'a str);
+type AttachmentKey<'a> = (&'a str, &'a str, &'a str);
 
 /// The attachment of a record.
-fn key(record: &ListedRecord) -> Key<'_> {
+fn attachment_key(record: &ListedRecord) -> AttachmentKey<'_> {
     let (container, ifname) = (&record.attachment.container_id, &record.attachment.ifname);
     (record.network.as_str(), container.as_str(), ifname.as_str())
 }
 
-fn by_attachment(records: &[Arc<ListedRecord>]) -> HashMap<Key<'_>, &Arc<ListedRecord>> {
-    records.iter().map(|record| (key(record), record)).collect()
+fn by_attachment(records: &[Arc<ListedRecord>]) -> HashMap<AttachmentKey<'_>, &Arc<ListedRecord>> {
+    records
+        .iter()
+        .map(|record| (attachment_key(record), record))
+        .collect()
 }

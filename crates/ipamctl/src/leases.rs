@@ -12,18 +12,18 @@ use ipam_da_dhcp::{FOREVER, Lease, on_link};
 use crate::output::times::{ago, rounded};
 
 /// The allocator that takes leases.
-pub(crate) const DHCP: &str = "ipam-da-dhcp";
+pub(crate) const IPAM_DA_DHCP: &str = "ipam-da-dhcp";
 
 /// The daemon that renews them. The kernel's names of processes have 15 bytes, as many as this.
-pub(crate) const RENEWER: &str = "ipam-dhcp-renew";
+pub(crate) const IPAM_DHCP_RENEW: &str = "ipam-dhcp-renew";
 
 /// The leases of a record; none if its answer isn't recorded or can't be read.
-pub(crate) fn leases_of(record: &AttachmentRecord) -> Vec<Lease> {
+pub(crate) fn recorded_leases(record: &AttachmentRecord) -> Vec<Lease> {
     Lease::of_answer(record.answer()).unwrap_or_default()
 }
 
 /// A lease for people.
-pub(crate) fn described(lease: &Lease) -> String {
+pub(crate) fn lease_text(lease: &Lease) -> String {
     let (address, server, client) = (lease.address, &lease.server, &lease.client.client_id);
     let lasts = match lease.seconds {
         FOREVER => "without an end".to_owned(),
@@ -36,14 +36,14 @@ pub(crate) fn described(lease: &Lease) -> String {
 
 /// The leased addresses of an attachment in use that aren't at its interface any more; an error if
 /// that is unknown.
-pub(crate) fn lost(record: &ListedRecord) -> Result<Vec<IpAddr>, String> {
+pub(crate) fn lost_addresses(record: &ListedRecord) -> Result<Vec<IpAddr>, String> {
     let added = record
         .usable()
         .filter(|content| content.state == RecordState::Added);
     let Some(content) = added.filter(|content| content.namespace() == Namespace::There) else {
         return Ok(Vec::new());
     };
-    let leases = leases_of(content);
+    let leases = recorded_leases(content);
     if leases.is_empty() {
         return Ok(Vec::new());
     }
@@ -61,9 +61,9 @@ pub(crate) fn lost(record: &ListedRecord) -> Result<Vec<IpAddr>, String> {
 }
 
 /// True if a process of the renewing daemon is visible here.
-pub(crate) fn renewer_runs() -> bool {
+pub(crate) fn is_renewer_running() -> bool {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     processes
         .filter_map(|process| fs::read_to_string(process.path().join("comm")).ok())
-        .any(|name| name.trim_end() == RENEWER)
+        .any(|name| name.trim_end() == IPAM_DHCP_RENEW)
 }

@@ -8,8 +8,8 @@ mod container_list;
 mod evidence;
 mod inventory;
 mod leases;
+mod local_node;
 mod network;
-mod node;
 mod output;
 mod pools;
 mod release;
@@ -28,7 +28,7 @@ pub use arguments::Arguments;
 
 /// What a command works on: the folders of the command line, the environment, the form of the output.
 pub(crate) struct Context<'a> {
-    pub(crate) places: &'a arguments::Places,
+    pub(crate) sources: &'a arguments::Sources,
     pub(crate) environment: &'a Environment,
     /// True for JSON.
     pub(crate) json: bool,
@@ -51,7 +51,7 @@ pub fn main() -> ExitCode {
         .init();
     let environment: Environment = env::vars_os().collect();
     let context = Context {
-        places: &arguments.places,
+        sources: &arguments.sources,
         environment: &environment,
         json: arguments.json,
     };

@@ -8,22 +8,22 @@ use conflist::{Conflist, PluginEntry};
 use reservations::DATA_DIR;
 
 /// The IPAM plugin that runs a chain.
-pub(crate) const CHAIN: &str = "ipam-delegated";
+pub(crate) const IPAM_DELEGATED: &str = "ipam-delegated";
 
 /// The reference IPAM plugin; `ipam-da-host-local` uses its directories.
 pub(crate) const HOST_LOCAL: &str = "host-local";
 
 /// The selector with host-local's configuration.
-pub(crate) const RANGES: &str = "ipam-ds-ranges";
+pub(crate) const IPAM_DS_RANGES: &str = "ipam-ds-ranges";
 
 /// The selector by rules.
-pub(crate) const RULES: &str = "ipam-ds-rules";
+pub(crate) const IPAM_DS_RULES: &str = "ipam-ds-rules";
 
 /// The allocator of host-local's directories.
-pub(crate) const ALLOCATOR: &str = "ipam-da-host-local";
+pub(crate) const IPAM_DA_HOST_LOCAL: &str = "ipam-da-host-local";
 
 /// The plugin that brings GC past a main plugin.
-pub(crate) const GC: &str = "ipam-gc";
+pub(crate) const IPAM_GC: &str = "ipam-gc";
 
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
@@ -65,7 +65,8 @@ impl Network {
         environment: &Environment,
     ) -> impl Iterator<Item = (usize, Result<Self, Error>)> {
         let is_ours = |plugin: &PluginEntry| {
-            plugin.kind != GC && matches!(plugin.ipam_type(), Some(CHAIN | HOST_LOCAL))
+            plugin.kind != IPAM_GC
+                && matches!(plugin.ipam_type(), Some(IPAM_DELEGATED | HOST_LOCAL))
         };
         let plugins = conflist.plugins.iter().enumerate();
         let ours = plugins.filter(move |(_, plugin)| is_ours(plugin));
@@ -121,7 +122,7 @@ impl Network {
 
     /// True if addresses are kept in host-local's directories.
     pub(crate) fn keeps_files(&self) -> bool {
-        self.has_delegate(ALLOCATOR) || self.has_delegate(HOST_LOCAL)
+        self.has_delegate(IPAM_DA_HOST_LOCAL) || self.has_delegate(HOST_LOCAL)
     }
 }
 

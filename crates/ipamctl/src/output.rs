@@ -40,7 +40,7 @@ pub(crate) fn joined<T: Display>(items: impl IntoIterator<Item = T>, separator: 
 }
 
 /// The text, or another one in the place of an empty one.
-pub(crate) fn or(text: String, none: &str) -> String {
+pub(crate) fn non_empty_or(text: String, none: &str) -> String {
     if text.is_empty() {
         none.to_owned()
     } else {
@@ -50,13 +50,13 @@ pub(crate) fn or(text: String, none: &str) -> String {
 
 /// True for a control character, which a file may use against the terminal, and for one that changes
 /// the direction of the text.
-fn is_bad(c: char) -> bool {
+fn is_unprintable(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// True if the text is printed as it is.
 pub(crate) fn is_plain(text: &str) -> bool {
-    !text.contains(is_bad)
+    !text.contains(is_unprintable)
 }
 
 /// The text without control characters and characters that change its direction.
@@ -65,7 +65,7 @@ fn plain(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         text.into()
     } else {
-        text.replace(is_bad, "\u{fffd}").into()
+        text.replace(is_unprintable, "\u{fffd}").into()
     }
 }
 

@@ -32,7 +32,7 @@ impl PlacedPool {
     }
 
     /// True if this network uses it, or if it has this name.
-    pub(crate) fn is_of(&self, name: &str) -> bool {
+    pub(crate) fn matches_name(&self, name: &str) -> bool {
         let mut networks = self.networks.iter();
         self.name() == Some(name) || networks.any(|network| network.as_str() == name)
     }
@@ -79,17 +79,18 @@ impl KnownPools {
     /// Adds the pools of a network's configuration.
     pub(crate) fn add_configured(&mut self, network: &Network, environment: &Environment) {
         let pools = network.all_pools(environment);
-        let read = pools.and_then(|pools| with_ranges(pools.unwrap_or_default(), &network.config));
+        let read =
+            pools.and_then(|pools| pools_with_ranges(pools.unwrap_or_default(), &network.config));
         self.add_read(network, read.map_err(|error| error.msg));
     }
 
     /// Adds the subnet of a Docker network without a conflist, which only records have. False if
     /// the record is of no Docker network.
-    pub(crate) fn add_dockers(&mut self, network: &Network, record: &ListedRecord) -> bool {
+    pub(crate) fn add_docker_subnet(&mut self, network: &Network, record: &ListedRecord) -> bool {
         let Some(Line::Address(line)) = record.content.as_ref().ok().and_then(Line::of) else {
             return false;
         };
-        self.add_read(network, of_docker(&line.pool));
+        self.add_read(network, docker_pools(&line.pool));
         true
     }
 
@@ -128,7 +129,7 @@ impl KnownPools {
 }
 
 /// The pool of this ID of a Docker network; none if a conflist has it.
-fn of_docker(id: &str) -> Result<Vec<Pool>, String> {
+fn docker_pools(id: &str) -> Result<Vec<Pool>, String> {
     let pool = pool::Pool::parse(id).map_err(|error| format!("{error:#}"))?;
     if pool.conflist.is_some() {
         return Ok(Vec::new());
@@ -141,7 +142,7 @@ fn of_docker(id: &str) -> Result<Vec<Pool>, String> {
 
 /// The pools of a selector that have ranges, also those behind an `or`: an allocator knows any other
 /// by its name. A call has all of those without a name, and none gives a gateway of another one.
-fn with_ranges(entries: Vec<Object>, config: &NetworkConfig) -> Result<Vec<Pool>, Error> {
+fn pools_with_ranges(entries: Vec<Object>, config: &NetworkConfig) -> Result<Vec<Pool>, Error> {
     let mut ranged = Vec::new();
     for entry in entries {
         let or = overflow::objects("ipam.pools", &entry)?;
@@ -159,7 +160,7 @@ fn with_ranges(entries: Vec<Object>, config: &NetworkConfig) -> Result<Vec<Pool>
 }
 
 /// The names of the pools that a network may use; `None` if that isn't known.
-pub(crate) fn names_of(network: &Network, environment: &Environment) -> Option<Vec<String>> {
+pub(crate) fn pool_names(network: &Network, environment: &Environment) -> Option<Vec<String>> {
     let pools = network.all_pools(environment).ok()??;
     let name = |pool: &Object| pool.read("ipam.pools", "name").ok().flatten();
     Some(pools.iter().filter_map(name).collect())

@@ -2,12 +2,12 @@
 //! reservation.
 //!
 //! The [`Way`] follows from what is known of it. With a record or a conflist, a chain does the DEL under
-//! the attachment's lock, and its addresses must be gone afterwards; `by_file` removes a file that no
-//! plugin knows, and an address of a cluster is released in its store. An [`Outcome`] says what was done.
+//! the attachment's lock, and its addresses must be gone afterwards; `reservation_file` removes a file that no
+//! plugin knows, and an address of a cluster is released in its store. An [`AttachmentOutcome`] says what was done.
 
-mod by_file;
 mod outcome;
-mod printed_command;
+mod release_command;
+mod reservation_file;
 
 use std::time::Duration;
 
@@ -19,15 +19,15 @@ use cni::Object;
 use docker_records::linked_plugins::LINKED;
 use serde::Serialize;
 
-use crate::inventory::{HeldAddress, NetworkAttachment, Stored};
+use crate::inventory::{ClusterAddress, NetworkAttachment, Row};
+use crate::local_node::LocalNode;
 use crate::network::with_keys;
-use crate::node::Node;
 
-pub(crate) use outcome::{Done, Outcome, print};
-pub(crate) use printed_command::release_command;
+pub(crate) use outcome::{AttachmentOutcome, Outcome, print};
+pub(crate) use release_command::release_command;
 
 /// Time limit of `ipamctl gc` for an attachment.
-pub(crate) const LONGEST: Duration = Duration::from_secs(20);
+pub(crate) const GC_TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// How an attachment is released. The names are documented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -47,12 +47,12 @@ impl Way {
     /// The way for this attachment. Of a reservation without an interface, and of one that the
     /// attachment's record doesn't name, only the file is removed: DEL could release another address
     /// of the container.
-    fn of(node: &Node, attachment: &NetworkAttachment<'_>) -> Self {
+    fn of(node: &LocalNode, attachment: &NetworkAttachment<'_>) -> Self {
         let mut addresses = attachment.addresses.iter();
         let has_conflist = node.network(attachment.network).is_some();
         if attachment.content().is_some() {
             Self::Record
-        } else if addresses.any(|held| held.stored.is_some()) {
+        } else if addresses.any(|row| row.in_cluster.is_some()) {
             Self::Cluster
         } else if has_conflist && attachment.attachment().is_ok() && !attachment.is_leftover() {
             Self::Conflist
@@ -81,13 +81,13 @@ impl Way {
 ///
 /// An error of the chain; an address that is still reserved afterwards.
 pub(crate) fn release(
-    node: &Node,
+    node: &LocalNode,
     attachment: &NetworkAttachment<'_>,
     when_busy: WhenBusy,
     within: Duration,
     refuse: impl FnOnce(Option<&AttachmentRecord>) -> Option<String>,
-) -> Result<Done> {
-    if let Some(reason) = attachment.two_records() {
+) -> Result<Outcome> {
+    if let Some(reason) = attachment.duplicate_records() {
         bail!(reason);
     }
     ensure!(
@@ -97,19 +97,23 @@ pub(crate) fn release(
     let way = Way::of(node, attachment);
     if matches!(way, Way::File | Way::Cluster) {
         if let Some(reason) = refuse(None) {
-            return Ok(Done::Kept { reason });
+            return Ok(Outcome::Kept { reason });
         }
-        for held in &attachment.addresses {
-            match &held.stored {
-                Some(stored) => release_stored(stored)?,
-                None => by_file::remove(held, within)?,
+        for row in &attachment.addresses {
+            match &row.in_cluster {
+                Some(stored) => release_in_cluster(stored)?,
+                None => reservation_file::remove(row, within)?,
             }
         }
-        return Ok(Done::Released { by: way });
+        return Ok(Outcome::Released { by: way });
     }
     let environment = &node.environment;
     // Docker's daemon has them linked in, so their executables may be missing.
-    let linked = if attachment.is_dockers() { LINKED } else { &[] };
+    let linked = if attachment.belongs_to_docker() {
+        LINKED
+    } else {
+        &[]
+    };
     let installed = Plugins::in_cni_path(environment).context("--cni-path")?;
     let plugins = installed.and_linked(linked);
     let today;
@@ -125,12 +129,12 @@ pub(crate) fn release(
     let id = attachment.attachment().map_err(anyhow::Error::msg)?;
     let released = chain.release(&id, when_busy, within, refuse)?;
     if let Released::Refused(reason) = released {
-        return Ok(Done::Kept { reason });
+        return Ok(Outcome::Kept { reason });
     }
-    for held in &attachment.addresses {
-        must_be_gone(held)?;
+    for row in &attachment.addresses {
+        verify_released(row)?;
     }
-    Ok(Done::Released { by: way })
+    Ok(Outcome::Released { by: way })
 }
 
 /// Releases an address in its cluster, if it is still this creation of its name.
@@ -138,8 +142,8 @@ pub(crate) fn release(
 /// # Errors
 ///
 /// Another node, or another machine of this node's name, holds it; those of the store.
-fn release_stored(stored: &Stored) -> Result<()> {
-    if let Some(reason) = stored.is_of_another_machine() {
+fn release_in_cluster(stored: &ClusterAddress) -> Result<()> {
+    if let Some(reason) = stored.foreign_holder() {
         bail!("{}: {reason}: ipamctl node-forget", stored.path);
     }
     let mut store = stored.cluster.open()?;
@@ -153,21 +157,21 @@ fn release_stored(stored: &Stored) -> Result<()> {
 
 /// Verifies that the container doesn't hold an address any more: the current conflist may name
 /// another directory.
-fn must_be_gone(held: &HeldAddress) -> Result<()> {
-    let holder = if let Some(stored) = &held.stored {
+fn verify_released(row: &Row) -> Result<()> {
+    let holder = if let Some(stored) = &row.in_cluster {
         let mut store = stored.cluster.open()?;
         let key = std::slice::from_ref(&stored.held.key);
         let left = until_answered(&mut *store, |store| store.read(key))?;
         let holder = left.into_iter().find_map(|left| left.holder);
         holder.map(|holder| holder.container_id)
     } else {
-        held.read_again()?.and_then(|held| held.container)
+        row.read_again()?.and_then(|row| row.container)
     };
     ensure!(
-        holder.is_none() || holder != held.container,
+        holder.is_none() || holder != row.container,
         "DEL has succeeded, and {} is still there: the chain does not keep its addresses there. If the \
          container is gone, remove that by hand",
-        held.file().unwrap_or_default().display()
+        row.file().unwrap_or_default().display()
     );
     Ok(())
 }

@@ -8,7 +8,7 @@ use docker_records::linked_plugins::LINKED;
 use ipam::ALTERNATIVES;
 use tracing::subscriber::{NoSubscriber, with_default};
 
-use crate::network::{HOST_LOCAL, Network, RANGES};
+use crate::network::{HOST_LOCAL, IPAM_DS_RANGES, Network};
 
 impl Network {
     /// The pools that each linked selector prints on a command, in the order of the delegates; on STATUS,
@@ -41,7 +41,7 @@ impl Network {
         };
         let selectors = self.delegates.iter().filter_map(|delegate| {
             let name = match delegate.as_str() {
-                HOST_LOCAL if !self.has_delegate(RANGES) => RANGES,
+                HOST_LOCAL if !self.has_delegate(IPAM_DS_RANGES) => IPAM_DS_RANGES,
                 name => name,
             };
             let mut linked = LINKED.iter().copied();

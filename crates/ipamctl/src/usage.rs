@@ -70,26 +70,26 @@ impl PoolUsage {
 fn reserved(ranges: &RangeSet, taken: &[IpAddr]) -> u128 {
     let of_ranges = ranges.ranges().iter().map(|range| {
         let (first, last) = (range.addresses().first(), range.addresses().last());
-        let taken = slice(taken, first, last).iter();
+        let taken = slice_between(taken, first, last).iter();
         taken.filter(|ip| range.gives(**ip)).count() as u128
     });
     of_ranges.sum()
 }
 
 /// The addresses from `first` to `last` out of a list in ascending order.
-pub(crate) fn slice(ips: &[IpAddr], first: IpAddr, last: IpAddr) -> &[IpAddr] {
+pub(crate) fn slice_between(ips: &[IpAddr], first: IpAddr, last: IpAddr) -> &[IpAddr] {
     let start = ips.partition_point(|ip| *ip < first);
     let end = ips.partition_point(|ip| *ip <= last);
     &ips[start..end]
 }
 
 /// A count for people; `?` if it is unknown.
-pub(crate) fn count(value: Option<u128>) -> String {
-    value.map_or("?".to_owned(), number)
+pub(crate) fn count_text(value: Option<u128>) -> String {
+    value.map_or("?".to_owned(), number_text)
 }
 
 /// The number for people: `65533`, and from a thousand millions on `1.8e19`.
-pub(crate) fn number(value: u128) -> String {
+pub(crate) fn number_text(value: u128) -> String {
     match value {
         0..1_000_000_000 => value.to_string(),
         _ => format!("{value:.1e}"),
@@ -113,8 +113,8 @@ mod tests {
 
     #[test]
     fn large_numbers_are_short() {
-        assert_eq!(number(65_533), "65533");
-        assert_eq!(number((1 << 64) - 2), "1.8e19");
-        assert_eq!(number(u128::MAX), "3.4e38");
+        assert_eq!(number_text(65_533), "65533");
+        assert_eq!(number_text((1 << 64) - 2), "1.8e19");
+        assert_eq!(number_text(u128::MAX), "3.4e38");
     }
 }

@@ -4,17 +4,17 @@ use chain::{Chain, Plugins};
 use cni::{DelegateName, Error, SpecVersion};
 use rustix::process::geteuid;
 
-use crate::check::conflist_check::Check;
+use crate::check::conflist_check::ConflistCheck;
 use crate::check::findings::Severity;
-use crate::network::{ALLOCATOR, Network, with_keys};
+use crate::network::{IPAM_DA_HOST_LOCAL, Network, with_keys};
 
 /// The longest time of a delegate, unless the network has a limit.
 const TIMEOUT: &str = "30s";
 
-impl Check<'_> {
+impl ConflistCheck<'_> {
     /// STATUS of the chain, unless an error is found already, which STATUS may find as well. Only
     /// root can use the folders: for others, only the selectors are asked.
-    pub(super) fn status(&mut self, network: &Network) {
+    pub(super) fn check_status(&mut self, network: &Network) {
         let mut found = self.findings.iter();
         let is_known = found.any(|finding| finding.severity == Severity::Error);
         if network.is_host_local || self.no_exec || is_known {
@@ -27,14 +27,14 @@ impl Check<'_> {
         if asked.is_empty() {
             return;
         }
-        if let Err(error) = self.status_of(network, &asked) {
+        if let Err(error) = self.chain_status(network, &asked) {
             let problem = format!("each ADD would fail: {}", error.msg);
             let instead = "what the message names, as docs/configuration.md has it";
             self.error("ipam.delegates", problem, instead);
         }
     }
 
-    fn status_of(&self, network: &Network, delegates: &[&DelegateName]) -> Result<(), Error> {
+    fn chain_status(&self, network: &Network, delegates: &[&DelegateName]) -> Result<(), Error> {
         // Older versions have no STATUS.
         let config = network.config.in_version(SpecVersion::LATEST);
         let config = with_keys(&config, |_, ipam| {
@@ -48,8 +48,8 @@ impl Check<'_> {
     }
 
     /// The directory of some names is shared by networks.
-    pub(super) fn name(&mut self, network: &Network) {
-        if network.has_delegate(ALLOCATOR)
+    pub(super) fn check_name(&mut self, network: &Network) {
+        if network.has_delegate(IPAM_DA_HOST_LOCAL)
             && let Err(error) = ipam::refuse_reserved_name(&network.name)
         {
             self.error("name", error.msg, "a different name");

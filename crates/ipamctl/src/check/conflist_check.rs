@@ -7,11 +7,11 @@ use conflist::Conflist;
 
 use crate::check::findings::{Finding, Severity};
 use crate::inventory::Inventory;
-use crate::network::{CHAIN, Network};
+use crate::network::{IPAM_DELEGATED, Network};
 use crate::pools::KnownPools;
 
 /// A conflist with the network and the pools of its configuration.
-pub(super) struct Checked<'a> {
+pub(super) struct CheckedConflist<'a> {
     pub(super) conflist: &'a Conflist,
     pub(super) network: Option<Network>,
     pub(super) pools: KnownPools,
@@ -19,7 +19,7 @@ pub(super) struct Checked<'a> {
     pub(super) refusal: Option<String>,
 }
 
-impl<'a> Checked<'a> {
+impl<'a> CheckedConflist<'a> {
     pub(super) fn read(conflist: &'a Conflist, environment: &Environment) -> Self {
         let (network, refusal) = match Network::of(conflist, environment) {
             Ok(network) => (network, None),
@@ -30,9 +30,10 @@ impl<'a> Checked<'a> {
             pools.add_configured(network, environment);
         }
         let mut plugins = conflist.plugins.iter();
-        let has_chain = plugins.any(|plugin| plugin.ipam_type() == Some(CHAIN));
+        let has_chain = plugins.any(|plugin| plugin.ipam_type() == Some(IPAM_DELEGATED));
         let unknown = conflist.unsupported_version.as_ref().filter(|_| has_chain);
-        let version = unknown.map(|version| format!("cniVersion: {CHAIN} doesn't know {version}"));
+        let version =
+            unknown.map(|version| format!("cniVersion: {IPAM_DELEGATED} doesn't know {version}"));
         Self {
             conflist,
             network,
@@ -43,12 +44,12 @@ impl<'a> Checked<'a> {
 }
 
 /// The check of one conflist.
-pub(super) struct Check<'a> {
+pub(super) struct ConflistCheck<'a> {
     /// The conflist's index.
-    pub(super) at: usize,
+    pub(super) index: usize,
     /// All conflists.
-    pub(super) all: &'a [Checked<'a>],
-    pub(super) one: &'a Checked<'a>,
+    pub(super) all: &'a [CheckedConflist<'a>],
+    pub(super) checked: &'a CheckedConflist<'a>,
     pub(super) no_exec: bool,
     /// Reservations and records of this machine; empty if they aren't compared.
     pub(super) inventory: &'a Inventory,
@@ -58,7 +59,7 @@ pub(super) struct Check<'a> {
     pub(super) findings: Vec<Finding>,
 }
 
-impl Check<'_> {
+impl ConflistCheck<'_> {
     pub(super) fn error(&mut self, key: &str, problem: impl Display, instead: impl Display) {
         self.add(Severity::Error, key, problem, instead);
     }
@@ -74,7 +75,7 @@ impl Check<'_> {
         problem: impl Display,
         instead: impl Display,
     ) {
-        let file = &self.one.conflist.file;
+        let file = &self.checked.conflist.file;
         let new = Finding {
             key: key.to_owned(),
             severity,

@@ -13,7 +13,7 @@ const MULTUS: [&str; 2] = ["multus", "multus-shim"];
 
 /// The finding if a runtime would take another file of the folder than this one. A runtime uses the
 /// first file by name; if that is invalid, containerd uses none.
-pub(crate) fn taken_instead(file: &Path) -> Option<Finding> {
+pub(crate) fn default_network_finding(file: &Path) -> Option<Finding> {
     let instead = "this file first in its folder";
     let error = |problem: String| Finding::of_file(file, problem, instead);
     let folder = file.parent().unwrap_or(Path::new("."));
@@ -77,7 +77,7 @@ mod tests {
         for (name, content) in others {
             fs::write(folder.path().join(name), content).unwrap();
         }
-        taken_instead(&file).map(|finding| finding.problem)
+        default_network_finding(&file).map(|finding| finding.problem)
     }
 
     #[test]

@@ -4,24 +4,24 @@
 use chain::{Chain, Plugins, SearchPath};
 use cni::DelegateName;
 
-use crate::check::conflist_check::Check;
+use crate::check::conflist_check::ConflistCheck;
 use crate::check::findings::{Severity, key_of};
-use crate::leases::{DHCP, RENEWER, renewer_runs};
-use crate::network::{ALLOCATOR, CHAIN, Network};
+use crate::leases::{IPAM_DA_DHCP, IPAM_DHCP_RENEW, is_renewer_running};
+use crate::network::{IPAM_DA_HOST_LOCAL, IPAM_DELEGATED, Network};
 
-impl Check<'_> {
+impl ConflistCheck<'_> {
     /// The plugins of the conflist, and their IPAM plugins.
-    pub(super) fn plugins(&mut self) {
-        for (i, plugin) in self.one.conflist.plugins.iter().enumerate() {
-            self.plugin(&plugin.kind, &format!("plugins[{i}].type"), Severity::Error);
+    pub(super) fn check_plugins(&mut self) {
+        for (i, plugin) in self.checked.conflist.plugins.iter().enumerate() {
+            self.check_plugin(&plugin.kind, &format!("plugins[{i}].type"), Severity::Error);
             if let Some(ipam) = plugin.ipam_type() {
-                self.plugin(ipam, &format!("plugins[{i}].ipam.type"), Severity::Error);
+                self.check_plugin(ipam, &format!("plugins[{i}].ipam.type"), Severity::Error);
             }
         }
     }
 
     /// The settings of the chain, and its delegates.
-    pub(super) fn delegates(&mut self, network: &Network) {
+    pub(super) fn check_delegates(&mut self, network: &Network) {
         if network.is_host_local {
             return;
         }
@@ -35,15 +35,15 @@ impl Check<'_> {
         for (i, name) in network.delegates.iter().enumerate() {
             // The chain calls an older delegate with an older version.
             let key = format!("ipam.delegates[{i}]");
-            self.plugin(name.as_str(), &key, Severity::Warning);
+            self.check_plugin(name.as_str(), &key, Severity::Warning);
         }
-        self.order(network);
+        self.check_order(network);
     }
 
     /// Finds a plugin that is missing, doesn't answer VERSION, or doesn't support the network's
     /// version.
-    fn plugin(&mut self, name: &str, key: &str, of_versions: Severity) {
-        let version = self.one.conflist.version;
+    fn check_plugin(&mut self, name: &str, key: &str, of_versions: Severity) {
+        let version = self.checked.conflist.version;
         match self.versions(name) {
             Err(reason) => {
                 let instead = "the name of an executable in CNI_PATH that answers VERSION";
@@ -72,22 +72,26 @@ impl Check<'_> {
         if self.no_exec {
             return Ok(Vec::new());
         }
-        let version = self.one.conflist.version;
+        let version = self.checked.conflist.version;
         chain::versions(&delegate, version, self.environment).map_err(missing)
     }
 
     /// Selectors have to be before the allocator, checks behind it, and facts before the selectors
     /// that use them.
-    fn order(&mut self, network: &Network) {
+    fn check_order(&mut self, network: &Network) {
         let names = &network.delegates;
         if names.iter().all(DelegateName::holds_nothing) {
             let without =
-                format!("none of them allocates: {CHAIN} would answer without an address");
-            let instead = format!("\"{ALLOCATOR}\" behind the selectors");
+                format!("none of them allocates: {IPAM_DELEGATED} would answer without an address");
+            let instead = format!("\"{IPAM_DA_HOST_LOCAL}\" behind the selectors");
             self.error("ipam.delegates", without, instead);
         }
-        if names.first().is_some_and(|name| name.as_str() == ALLOCATOR) {
-            let is_first = format!("{ALLOCATOR} is the first one: no selector gives it pools");
+        if names
+            .first()
+            .is_some_and(|name| name.as_str() == IPAM_DA_HOST_LOCAL)
+        {
+            let is_first =
+                format!("{IPAM_DA_HOST_LOCAL} is the first one: no selector gives it pools");
             let instead = "\"ipam-ds-ranges\", or another selector, before it";
             self.error("ipam.delegates[0]", is_first, instead);
         }
@@ -111,10 +115,13 @@ impl Check<'_> {
     }
 
     /// A network with leases of DHCP needs the daemon that renews them.
-    pub(super) fn renewer(&mut self, network: &Network) {
-        if !self.no_exec && network.has_delegate(DHCP) && !renewer_runs() {
-            let needed = format!("{DHCP} needs {RENEWER}, and no process of it is visible here");
-            let instead = format!("the unit {RENEWER}.service, or its container on Kubernetes");
+    pub(super) fn check_renewer(&mut self, network: &Network) {
+        if !self.no_exec && network.has_delegate(IPAM_DA_DHCP) && !is_renewer_running() {
+            let needed = format!(
+                "{IPAM_DA_DHCP} needs {IPAM_DHCP_RENEW}, and no process of it is visible here"
+            );
+            let instead =
+                format!("the unit {IPAM_DHCP_RENEW}.service, or its container on Kubernetes");
             self.warning("ipam.delegates", needed + ": each lease ends once", instead);
         }
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::{Access, access, statfs};
 use rustix::process::geteuid;
 
-use crate::check::conflist_check::Check;
+use crate::check::conflist_check::ConflistCheck;
 use crate::network::Network;
 
 /// Types of file systems that a reboot empties: tmpfs and ramfs (statfs(2)).
@@ -16,13 +16,13 @@ const VOLATILE: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 /// What to write in the place of a folder that can't be used.
 const WRITABLE: &str = "an absolute path on a writable file system";
 
-impl Check<'_> {
-    pub(super) fn folders(&mut self, network: &Network) {
+impl ConflistCheck<'_> {
+    pub(super) fn check_folders(&mut self, network: &Network) {
         let data = network
             .keeps_files()
             .then_some(("ipam.dataDir", &network.data_dir));
         let state = (!network.is_host_local).then_some(("ipam.stateDir", &network.state_dir));
-        for pool in &self.one.pools.all {
+        for pool in &self.checked.pools.all {
             if let Err(reason) = state_files::is_absent(&pool.directory) {
                 let problem = format!("{}: {reason}", pool.directory.display());
                 self.error("ipam.dataDir", problem, WRITABLE);
@@ -49,18 +49,18 @@ impl Check<'_> {
     }
 
     /// Compares the plugins with an `ipam` section of a chain with the ones before them.
-    pub(super) fn shared_folders(&mut self) {
-        let read = Network::each_of(self.one.conflist, self.environment);
+    pub(super) fn check_shared_folders(&mut self) {
+        let read = Network::each_of(self.checked.conflist, self.environment);
         let usable = read.filter_map(|(i, network)| Some((i, network.ok()?)));
         let plugins: Vec<(usize, Network)> = usable.collect();
         for (at, (i, network)) in plugins.iter().enumerate() {
             for (_, other) in &plugins[..at] {
-                self.folders_of_two(*i, network, other);
+                self.compare_folders(*i, network, other);
             }
         }
     }
 
-    fn folders_of_two(&mut self, i: usize, network: &Network, other: &Network) {
+    fn compare_folders(&mut self, i: usize, network: &Network, other: &Network) {
         let has_records = !network.is_host_local && !other.is_host_local;
         let has_chain = !network.is_host_local || !other.is_host_local;
         let keep_files = network.keeps_files() && other.keeps_files();

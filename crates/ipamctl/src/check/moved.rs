@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use chain::record::{ListedRecord, Namespace};
 use docker_records::pool::DIRECTORY;
 
-use crate::check::conflist_check::Check;
+use crate::check::conflist_check::ConflistCheck;
 use crate::check::real;
-use crate::inventory::HeldAddress;
+use crate::inventory::Row;
 use crate::network::Network;
 use crate::output::joined;
 use crate::pools::PlacedPool;
@@ -22,15 +22,15 @@ const MOST_NAMED: usize = 3;
 /// only a record has) and their network.
 type InDanger<'a> = BTreeMap<(PathBuf, &'a str), Vec<String>>;
 
-impl<'a> Check<'a> {
-    pub(super) fn moved(&mut self, network: &Network) {
+impl<'a> ConflistCheck<'a> {
+    pub(super) fn check_moved_addresses(&mut self, network: &Network) {
         if !network.keeps_files() {
             return;
         }
-        let one = self.one;
-        for placed in &one.pools.all {
-            for ((directory, of), held) in self.in_danger(network, placed) {
-                let problem = problem(placed, &directory, &held);
+        let checked = self.checked;
+        for placed in &checked.pools.all {
+            for ((directory, of), addresses) in self.in_danger(network, placed) {
+                let problem = problem(placed, &directory, &addresses);
                 let (key, instead) = (placed.key_in_conflist(), instead(placed, &directory));
                 if of == network.name.as_str() {
                     self.error(&key, problem, instead);
@@ -41,38 +41,38 @@ impl<'a> Check<'a> {
                 }
             }
         }
-        self.moved_records(network);
+        self.check_moved_records(network);
     }
 
     fn in_danger(&self, network: &Network, placed: &PlacedPool) -> InDanger<'a> {
         let inventory = self.inventory;
-        let mut here: HashMap<IpAddr, &HeldAddress> = HashMap::new();
-        for held in &inventory.held {
-            let is_here = held.place.as_deref() == Some(&placed.directory);
+        let mut here: HashMap<IpAddr, &Row> = HashMap::new();
+        for row in &inventory.rows {
+            let is_here = row.place.as_deref() == Some(&placed.directory);
             if is_here {
-                here.extend(held.ip.map(|ip| (ip, held)));
+                here.extend(row.ip.map(|ip| (ip, row)));
             }
         }
         let directory = real(&placed.directory);
         let mut found = InDanger::new();
-        for held in &inventory.held {
-            let (Some(ip), Some(of)) = (held.ip, held.network.as_deref()) else {
+        for row in &inventory.rows {
+            let (Some(ip), Some(of)) = (row.ip, row.network.as_deref()) else {
                 continue;
             };
-            if !placed.pool.ranges.contains(ip) || !self.may_be_of(network, held, of) {
+            if !placed.pool.ranges.contains(ip) || !self.may_belong_to(network, row, of) {
                 continue;
             }
             let taken = here.get(&ip);
             let is_reserved = taken.is_some_and(|taken| {
-                (&taken.container, &taken.ifname) == (&held.container, &held.ifname)
+                (&taken.container, &taken.ifname) == (&row.container, &row.ifname)
             });
             if is_reserved {
                 continue;
             }
-            let path = held.place.as_deref().map(real).unwrap_or_default();
+            let path = row.place.as_deref().map(real).unwrap_or_default();
             if path != directory {
                 let lost = taken.map(|taken| format!(", lost to {}", holder(taken)));
-                let described = describe(held, ip) + &lost.unwrap_or_default();
+                let described = describe(row, ip) + &lost.unwrap_or_default();
                 found.entry((path, of)).or_default().push(described);
             }
         }
@@ -80,34 +80,34 @@ impl<'a> Check<'a> {
     }
 
     /// True if the row is of a living container of the network `of`, and this may be the network.
-    fn may_be_of(&self, network: &Network, held: &HeldAddress, of: &str) -> bool {
+    fn may_belong_to(&self, network: &Network, row: &Row, of: &str) -> bool {
         let mut all = self.all.iter();
         let is_same = of == network.name.as_str();
         // Only a network's own record proves that the address is one of this network.
-        let is_network = match &held.place {
+        let is_network = match &row.place {
             None => is_same,
             // Each of Docker's own networks has a subnet of its own on the host.
-            Some(place) if place.ends_with(DIRECTORY) || held.stored.is_some() => false,
+            Some(place) if place.ends_with(DIRECTORY) || row.in_cluster.is_some() => false,
             Some(_) => is_same || !all.any(|other| other.conflist.name.as_str() == of),
         };
-        is_network && !held.record.as_deref().is_some_and(has_ended)
+        is_network && !row.record.as_deref().is_some_and(has_ended)
     }
 
     /// Records that this network doesn't read any more.
-    fn moved_records(&mut self, network: &Network) {
+    fn check_moved_records(&mut self, network: &Network) {
         let state_dir = real(&network.state_dir);
-        let is_elsewhere = |record: &&ListedRecord| {
+        let is_held_elsewhere = |record: &&ListedRecord| {
             record.network == network.name
                 && real(record.state_dir()) != state_dir
                 && !has_ended(record)
         };
         let records = self.inventory.records.iter().map(|record| &**record);
         let files = records
-            .filter(is_elsewhere)
+            .filter(is_held_elsewhere)
             .map(|record| record.file.display());
         let elsewhere: Vec<String> = files.map(|file| file.to_string()).collect();
         if !elsewhere.is_empty() && !network.is_host_local {
-            let (files, state_dir) = (named(&elsewhere), network.state_dir.display());
+            let (files, state_dir) = (first_names(&elsewhere), network.state_dir.display());
             let problem = format!(
                 "{files} are records of living containers, whose DEL looks for them in {state_dir}"
             );
@@ -118,7 +118,7 @@ impl<'a> Check<'a> {
 }
 
 /// The first ones in one text, and the number of the others.
-fn named(all: &[String]) -> String {
+fn first_names(all: &[String]) -> String {
     let named = joined(all.iter().take(MOST_NAMED), ", ");
     match all.len().saturating_sub(MOST_NAMED) {
         0 => named,
@@ -126,25 +126,25 @@ fn named(all: &[String]) -> String {
     }
 }
 
-fn problem(placed: &PlacedPool, directory: &Path, held: &[String]) -> String {
+fn problem(placed: &PlacedPool, directory: &Path, addresses: &[String]) -> String {
     let place = if directory.as_os_str().is_empty() {
         "recorded only".to_owned()
     } else {
         format!("reserved in {}", directory.display())
     };
-    let (named, now) = (named(held), placed.directory.display());
+    let (named, now) = (first_names(addresses), placed.directory.display());
     format!("{named}: {place}, and {placed} reserves in {now}, and gives them again")
 }
 
 /// The address, its container and its name.
-fn describe(held: &HeldAddress, ip: IpAddr) -> String {
-    let name = Some(held.names.short()).filter(|name| !name.is_empty());
+fn describe(row: &Row, ip: IpAddr) -> String {
+    let name = Some(row.names.short()).filter(|name| !name.is_empty());
     let name = name.map_or_else(String::new, |name| format!(" ({name})"));
-    format!("{ip} of {}{name}", holder(held))
+    format!("{ip} of {}{name}", holder(row))
 }
 
-fn holder(held: &HeldAddress) -> &str {
-    held.container.as_deref().unwrap_or("nobody")
+fn holder(row: &Row) -> &str {
+    row.container.as_deref().unwrap_or("nobody")
 }
 
 /// True if it is certain that the container has ended.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ipam::Interval;
 
-use crate::check::conflist_check::{Check, Checked};
+use crate::check::conflist_check::{CheckedConflist, ConflistCheck};
 
 /// A pool: the index of its conflist, and its own in this conflist.
 type PoolIndex = (usize, usize);
@@ -13,7 +13,7 @@ type PoolIndex = (usize, usize);
 type Overlaps = BTreeMap<PoolIndex, (Interval, PoolIndex)>;
 
 /// The overlaps of all pools.
-pub(super) fn of_pools(all: &[Checked<'_>]) -> Overlaps {
+pub(super) fn overlapping_pools(all: &[CheckedConflist<'_>]) -> Overlaps {
     let mut ranges: Vec<(Interval, PoolIndex)> = Vec::new();
     for (conflist, checked) in all.iter().enumerate() {
         for (pool, placed) in checked.pools.all.iter().enumerate() {
@@ -47,10 +47,10 @@ pub(super) fn of_pools(all: &[Checked<'_>]) -> Overlaps {
     overlaps
 }
 
-impl Check<'_> {
-    pub(super) fn overlaps(&mut self, overlaps: &Overlaps) {
-        for (i, pool) in self.one.pools.all.iter().enumerate() {
-            if let Some((both, (conflist, theirs))) = overlaps.get(&(self.at, i)) {
+impl ConflistCheck<'_> {
+    pub(super) fn check_overlaps(&mut self, overlaps: &Overlaps) {
+        for (i, pool) in self.checked.pools.all.iter().enumerate() {
+            if let Some((both, (conflist, theirs))) = overlaps.get(&(self.index, i)) {
                 let other = &self.all[*conflist];
                 let (theirs, file) = (&other.pools.all[*theirs], other.conflist.file.display());
                 let shared = format!("{both} is in {theirs} in {file}, too");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use cni::{Command, Object};
 use ipam::{IpNet, Pools, Range, ranges_of_pool};
 
-use crate::check::conflist_check::Check;
+use crate::check::conflist_check::ConflistCheck;
 use crate::check::findings::key_of;
 use crate::network::Network;
 
@@ -15,11 +15,11 @@ const USE_POD_CIDR: &str = "usePodCidr";
 /// What to write in the place of settings that a plugin refuses.
 const SETTINGS: &str = "settings, pools and rules as docs/configuration.md has them";
 
-impl Check<'_> {
-    pub(super) fn settings(&mut self) {
-        let (one, conflist) = (self.one, self.one.conflist);
-        let problems = one.pools.problems.iter().map(|(_, reason)| reason);
-        for reason in one.refusal.iter().chain(problems) {
+impl ConflistCheck<'_> {
+    pub(super) fn check_settings(&mut self) {
+        let (checked, conflist) = (self.checked, self.checked.conflist);
+        let problems = checked.pools.problems.iter().map(|(_, reason)| reason);
+        for reason in checked.refusal.iter().chain(problems) {
             let instead = if reason.contains(USE_POD_CIDR) {
                 "\"subnet\": \"${podCIDR}\" in a conflist of the installer (docs/kubernetes.md)"
             } else {
@@ -27,7 +27,9 @@ impl Check<'_> {
             };
             self.error(key_of(reason), reason, instead);
         }
-        let mut earlier = self.all[..self.at].iter().map(|earlier| earlier.conflist);
+        let mut earlier = self.all[..self.index]
+            .iter()
+            .map(|earlier| earlier.conflist);
         if let Some(earlier) = earlier.find(|earlier| earlier.name == conflist.name) {
             let (name, file) = (&conflist.name, earlier.file.display());
             let twice = format!("{name} is the name of the network in {file}, too");
@@ -37,7 +39,7 @@ impl Check<'_> {
     }
 
     /// `bridge` with `isGateway` serves one IPv4 subnet. A catalogue may have pools of other networks.
-    fn subnets_of_main_plugin(&mut self, network: &Network, pools: Vec<Object>) {
+    fn check_bridge_subnets(&mut self, network: &Network, pools: Vec<Object>) {
         let main = &network.main;
         let mut keys = ["isGateway", "isDefaultGateway"].into_iter();
         let Some(key) = keys.find(|key| main.kind == "bridge" && main.is_set(key)) else {
@@ -58,12 +60,12 @@ impl Check<'_> {
     }
 
     /// Selectors that refuse each container, as those do without a range, and the pools of the others.
-    pub(super) fn selectors(&mut self, network: &Network) {
+    pub(super) fn check_selectors(&mut self, network: &Network) {
         match network.selected(Command::Status, &network.config, self.environment) {
             Err(error) => self.error(key_of(&error.msg), &error.msg, SETTINGS),
             Ok(pools) => {
                 let pools = pools.into_iter().flatten().flatten();
-                self.subnets_of_main_plugin(network, pools.collect());
+                self.check_bridge_subnets(network, pools.collect());
             }
         }
     }

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use ipam::Range;
 
-use crate::check::conflist_check::Check;
-use crate::network::{HOST_LOCAL, Network, RULES};
+use crate::check::conflist_check::ConflistCheck;
+use crate::network::{HOST_LOCAL, IPAM_DS_RULES, Network};
 use crate::pools::PlacedPool;
 
 /// Keys of `ipam` that neither our delegates nor host-local read.
@@ -18,21 +18,21 @@ const UNREAD: [(&str, &str); 2] = [
 ];
 
 /// The beginning of the names of our delegates.
-const OURS: &str = "ipam-d";
+const OUR_DELEGATES: &str = "ipam-d";
 
-impl Check<'_> {
+impl ConflistCheck<'_> {
     /// Addresses and gateways that hosts don't use so.
-    pub(super) fn addresses(&mut self) {
-        let one = self.one;
-        for placed in &one.pools.all {
+    pub(super) fn check_unusual_addresses(&mut self) {
+        let checked = self.checked;
+        for placed in &checked.pools.all {
             for range in placed.pool.ranges.ranges() {
-                let edges = edges(range);
+                let edges = edge_addresses(range);
                 for (ip, what) in edges.into_iter().filter(|(ip, _)| range.gives(*ip)) {
                     let problem = format!("{ip} is the {what} of {}", range.subnet());
                     let instead = format!("a range without it, or \"exclude\": [\"{ip}\"]");
                     self.warning(&placed.key_in_conflist(), problem, instead);
                 }
-                if let Some(problem) = gateway(range, &one.pools.all) {
+                if let Some(problem) = gateway_problem(range, &checked.pools.all) {
                     let instead = "the router's address in the subnet";
                     self.warning(&placed.key_in_conflist(), problem, instead);
                 }
@@ -41,8 +41,8 @@ impl Check<'_> {
     }
 
     /// Owners that many workloads would have in common. An invalid catalogue is found by STATUS.
-    pub(super) fn shared_owners(&mut self, network: &Network) {
-        if !network.has_delegate(RULES) {
+    pub(super) fn check_shared_owners(&mut self, network: &Network) {
+        if !network.has_delegate(IPAM_DS_RULES) {
             return;
         }
         for rule in ipam_ds_rules::shared_owners(&network.config).unwrap_or_default() {
@@ -53,9 +53,9 @@ impl Check<'_> {
     }
 
     /// Keys that nobody reads, unless a delegate is another project's.
-    pub(super) fn unread_keys(&mut self, network: &Network) {
+    pub(super) fn check_unread_keys(&mut self, network: &Network) {
         let mut delegates = network.delegates.iter().map(|delegate| delegate.as_str());
-        if !delegates.all(|name| name.starts_with(OURS) || name == HOST_LOCAL) {
+        if !delegates.all(|name| name.starts_with(OUR_DELEGATES) || name == HOST_LOCAL) {
             return;
         }
         let ipam = network.ipam();
@@ -69,7 +69,7 @@ impl Check<'_> {
 }
 
 /// The addresses of a range's subnet that no host has.
-fn edges(range: &Range) -> Vec<(IpAddr, &'static str)> {
+fn edge_addresses(range: &Range) -> Vec<(IpAddr, &'static str)> {
     let subnet = range.subnet();
     let (first, last) = (subnet.network(), subnet.broadcast());
     match first {
@@ -80,7 +80,7 @@ fn edges(range: &Range) -> Vec<(IpAddr, &'static str)> {
 }
 
 /// What is wrong with the gateway of a range.
-fn gateway(range: &Range, all: &[PlacedPool]) -> Option<String> {
+fn gateway_problem(range: &Range, all: &[PlacedPool]) -> Option<String> {
     let (gateway, subnet) = (range.gateway()?, range.subnet());
     if gateway.is_unspecified() {
         return Some(format!("the gateway {gateway} is no router"));
@@ -131,10 +131,10 @@ mod tests {
             .flat_map(|placed| placed.pool.ranges.ranges());
         let mut problems = Vec::new();
         for range in ranges {
-            let edges = edges(range).into_iter();
+            let edges = edge_addresses(range).into_iter();
             let given = edges.filter(|(ip, _)| range.gives(*ip));
             problems.extend(given.map(|(ip, what)| format!("{ip} {what}")));
-            problems.extend(gateway(range, &pools.all));
+            problems.extend(gateway_problem(range, &pools.all));
         }
         problems
     }

@@ -15,18 +15,18 @@ use serde_json::json;
 use crate::Context;
 use crate::arguments::CheckArguments;
 use crate::check::findings::{Finding, Severity};
-use crate::check::{findings, real, taken_instead};
+use crate::check::{default_network_finding, findings, real};
 use crate::clusters::Cluster;
 use crate::inventory::Inventory;
 use crate::network::with_keys;
 use crate::output::{joined, warn};
 
 pub(crate) fn run(arguments: &CheckArguments, context: &Context<'_>) -> Result<bool> {
-    let places = context.places;
-    if let Some(kubeconfig) = &places.kubeconfig {
-        return print(&of_cluster(kubeconfig)?, context);
+    let sources = context.sources;
+    if let Some(kubeconfig) = &sources.kubeconfig {
+        return print(&cluster_findings(kubeconfig)?, context);
     }
-    let mut found = Found::in_folders(&places.conf_dir);
+    let mut found = Found::in_folders(&sources.conf_dir);
     let only = arguments.file.as_deref();
     if let Some(file) = only {
         ensure!(file.is_file(), "{}: there is no such file", file.display());
@@ -43,15 +43,18 @@ pub(crate) fn run(arguments: &CheckArguments, context: &Context<'_>) -> Result<b
     ensure!(
         !node.conflists.is_empty() || !node.problems.is_empty() || !arguments.pools_dir.is_empty(),
         "there is no conflist in {}; name the folder by --conf-dir",
-        joined(places.conf_dir.iter().map(|folder| folder.display()), ", ")
+        joined(sources.conf_dir.iter().map(|folder| folder.display()), ", ")
     );
-    let compared = (!arguments.no_exec).then(|| Inventory::of_files(&node));
+    let compared = (!arguments.no_exec).then(|| Inventory::from_files(&node));
     let inventory = compared.unwrap_or_default();
     inventory.problems.iter().for_each(warn);
     let (conflists, no_exec) = (&node.conflists, arguments.no_exec);
     all.extend(findings(conflists, &inventory, no_exec, &node.environment));
     all.retain(|finding| only.is_none_or(|file| finding.file == file));
-    all.extend(only.filter(|_| arguments.default).and_then(taken_instead));
+    all.extend(
+        only.filter(|_| arguments.default)
+            .and_then(default_network_finding),
+    );
     for (old, new) in &arguments.pools_dir {
         let [old, new] = [old, new].map(|folder| folder.to_string_lossy());
         for finding in &mut all {
@@ -79,8 +82,8 @@ fn print(all: &[Finding], context: &Context<'_>) -> Result<bool> {
 
 /// The findings in a cluster's pools: what the API server's schema can't say, and what was written
 /// before it said so.
-fn of_cluster(kubeconfig: &Path) -> Result<Vec<Finding>> {
-    let cluster = Cluster::of_kubeconfig(kubeconfig);
+fn cluster_findings(kubeconfig: &Path) -> Result<Vec<Finding>> {
+    let cluster = Cluster::from_kubeconfig(kubeconfig);
     let store = &mut *cluster.open()?;
     let mut all = Vec::new();
     for (name, definition) in until_answered(store, |store| store.pools())? {

@@ -10,8 +10,8 @@ use serde_json::json;
 
 use crate::Context;
 use crate::arguments::ExplainArguments;
+use crate::local_node::LocalNode;
 use crate::network::{Network, with_keys};
-use crate::node::Node;
 
 pub(crate) fn run(arguments: &ExplainArguments, context: &Context<'_>) -> Result<bool> {
     let mut found = Found::default();
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &ExplainArguments, context: &Context<'_>) -> Result
     let file = arguments.file.display();
     let other = || format!("{file}: neither ipam-delegated nor host-local gives its addresses");
     let network = first.with_context(other)?;
-    let (environment, config) = add_of(network, &node, &arguments.facts)?;
+    let (environment, config) = add_request(network, &node, &arguments.facts)?;
     let chosen = network.selected(Command::Add, &config, &environment);
     let chosen = chosen.map_err(|error| anyhow!("an ADD would be refused: {}", error.msg))?;
     let name = &network.name;
@@ -49,9 +49,9 @@ pub(crate) fn run(arguments: &ExplainArguments, context: &Context<'_>) -> Result
 }
 
 /// The environment and the configuration of an ADD with these facts.
-fn add_of(
+fn add_request(
     network: &Network,
-    node: &Node,
+    node: &LocalNode,
     facts: &[(String, String)],
 ) -> Result<(Environment, NetworkConfig), Error> {
     let (mut container, mut ifname) = ("ipamctl-explain", "eth0");

@@ -16,22 +16,22 @@ use crate::Context;
 use crate::arguments::GcArguments;
 use crate::container_list::ContainerList;
 use crate::evidence::{Judge, Keep};
-use crate::inventory::{HeldAddress, Inventory, NetworkAttachment, Nodes, attachments};
-use crate::release::{Done, LONGEST, Outcome, print, release, release_command};
+use crate::inventory::{ClusterScope, Inventory, NetworkAttachment, Row, attachments};
+use crate::release::{AttachmentOutcome, GC_TIME_LIMIT, Outcome, print, release, release_command};
 
 pub(crate) fn run(arguments: &GcArguments, context: &Context<'_>) -> Result<bool> {
     let list = &arguments.list;
     let node = &context.node();
-    let valid = ContainerList::given(list, context)?;
-    let inventory = Inventory::read(node, Nodes::This);
-    let mut all = attachments(&inventory.held);
+    let valid = ContainerList::from_arguments(list, context)?;
+    let inventory = Inventory::read(node, ClusterScope::ThisNode);
+    let mut all = attachments(&inventory.rows);
     // One whose engine never answers keeps no other one of its network waiting for ever.
     all.sort_by_key(|attachment| {
         let record = attachment.record;
         (record.is_none(), record.and_then(|record| record.changed))
     });
     for name in &arguments.network {
-        inventory.must_know(node, name)?;
+        inventory.refuse_unknown_name(node, name)?;
     }
     let judge = Judge::new(node, &inventory, &all, valid.as_ref(), list)?;
     let mut outcomes = Vec::new();
@@ -42,33 +42,33 @@ pub(crate) fn run(arguments: &GcArguments, context: &Context<'_>) -> Result<bool
         let network = attachment.network;
         let wanted = &arguments.network;
         let is_wanted = wanted.is_empty() || wanted.iter().any(|name| name == network);
-        if !is_wanted || !judge.is_collected(&judgement) {
+        if !is_wanted || !judge.is_to_collect(&judgement) {
             continue;
         }
         let done = if let Some(keep) = judgement.keep {
             let is_alive = matches!(keep, Keep::Alive(_));
             let mut reason = keep.into_reason();
             if is_alive {
-                let command = release_command(&context.places.command(), attachment);
+                let command = release_command(&context.sources.command(), attachment);
                 reason = format!("{reason}. If the container is gone: {command}");
             }
-            Done::Kept { reason }
+            Outcome::Kept { reason }
         } else if arguments.dry_run {
-            Done::WouldRelease
+            Outcome::WouldRelease
         } else if away.contains(network) {
             let reason = "an engine of its network is away; the next gc tries again".to_owned();
-            Done::Kept { reason }
+            Outcome::Kept { reason }
         } else {
             let refuse = |record: Option<&AttachmentRecord>| changed(attachment, record);
-            let released = release(node, attachment, WhenBusy::Refuse, LONGEST, refuse);
+            let released = release(node, attachment, WhenBusy::Refuse, GC_TIME_LIMIT, refuse);
             let error = released.as_ref().err();
             let code = error.and_then(|error| error.downcast_ref::<cni::Error>());
             if code.is_some_and(|error| error.code == TRY_AGAIN_LATER) {
                 away.insert(network);
             }
-            released.unwrap_or_else(|error| Done::failed(&error))
+            released.unwrap_or_else(|error| Outcome::failed(&error))
         };
-        outcomes.push(Outcome { attachment, done });
+        outcomes.push(AttachmentOutcome { attachment, done });
     }
     print(&outcomes, context)?;
     inventory.verdict(false)
@@ -84,9 +84,9 @@ fn changed(
         return Some("a call has worked on it meanwhile".to_owned());
     }
     // A release in a cluster names the creation of the address.
-    let is_file = |held: &&&HeldAddress| held.place.is_some() && held.stored.is_none();
+    let is_file = |row: &&&Row| row.place.is_some() && row.in_cluster.is_none();
     let mut files = attachment.addresses.iter().filter(is_file);
-    files.find_map(|held| match held.is_as_read() {
+    files.find_map(|row| match row.is_as_read() {
         Ok(true) => None,
         Ok(false) => Some("its reservation has changed meanwhile".to_owned()),
         Err(error) => Some(format!("its reservation can't be read: {error}")),

@@ -7,10 +7,10 @@ use cluster::{
 use cni::NetworkName;
 use ipam::Pool;
 
-use super::cluster_row::{Row, print};
+use super::address_outcome::{AddressOutcome, print};
 use crate::Context;
 use crate::arguments::{ImportArguments, read_text};
-use crate::clusters::{Cluster, addresses, of_person};
+use crate::clusters::{Cluster, addresses, open_kubeconfig};
 use crate::output::warn;
 
 pub(crate) fn run(arguments: &ImportArguments, context: &Context<'_>) -> Result<bool> {
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &ImportArguments, context: &Context<'_>) -> Result<
     for (name, definition) in &pools {
         let definition = Pool::read(name.as_str(), definition.clone());
         let pool = definition.map_err(|error| anyhow!(error.msg))?;
-        keep_space(&mut store, name.as_str(), pool.space.as_ref())?;
+        refuse_other_space(&mut store, name.as_str(), pool.space.as_ref())?;
     }
     for (name, definition) in &pools {
         until_answered(&mut store, |store| store.define(name.as_str(), definition))?;
@@ -36,7 +36,11 @@ pub(crate) fn run(arguments: &ImportArguments, context: &Context<'_>) -> Result<
 
 /// Refuses another space than that of the addresses that the pool has given: they would be free there.
 /// The definition may have been deleted meanwhile, so the addresses say it.
-fn keep_space(store: &mut dyn Inventory, name: &str, space: Option<&NetworkName>) -> Result<()> {
+fn refuse_other_space(
+    store: &mut dyn Inventory,
+    name: &str,
+    space: Option<&NetworkName>,
+) -> Result<()> {
     let is_other = |held: &Held| {
         let mut holder = held.holder.iter();
         holder.any(|holder| holder.pool == name) && held.key.space.as_ref() != space
@@ -52,7 +56,7 @@ fn keep_space(store: &mut dyn Inventory, name: &str, space: Option<&NetworkName>
 
 /// Claims the addresses of a pool for the same containers, which may run meanwhile. May be repeated.
 fn from_whereabouts(arguments: &ImportArguments, context: &Context<'_>) -> Result<bool> {
-    let store = &mut of_person(context.places.kubeconfig.as_ref())?;
+    let store = &mut open_kubeconfig(context.sources.kubeconfig.as_ref())?;
     let name = arguments.pool.as_ref().context("--pool is missing")?;
     let network = arguments.network.as_ref().context("--network is missing")?;
     let definition = until_answered(store, |store| store.pool(name.as_str()))?;
@@ -82,7 +86,7 @@ fn from_whereabouts(arguments: &ImportArguments, context: &Context<'_>) -> Resul
             },
         };
         let restored = restore(store, &remembered)?;
-        rows.push(Row::restored((remembered, restored)));
+        rows.push(AddressOutcome::restored((remembered, restored)));
     }
     Ok(print(&rows, context)? || !is_complete)
 }

@@ -9,11 +9,13 @@ use serde::Serialize;
 
 use crate::Context;
 use crate::arguments::ListArguments;
-use crate::clusters::{of_person, without_object};
+use crate::clusters::{open_kubeconfig, with_gone_owner};
 use crate::container_list::ContainerList;
 use crate::evidence::{Judge, Judgement, Keep};
-use crate::inventory::{Inventory, Names, NetworkAttachment, Nodes, attachments, short_id};
-use crate::leases::lost;
+use crate::inventory::{
+    ClusterScope, ContainerNames, Inventory, NetworkAttachment, attachments, short_id,
+};
+use crate::leases::lost_addresses;
 use crate::output::joined;
 use crate::output::table::Table;
 use crate::output::times::{self, rounded};
@@ -26,7 +28,7 @@ use crate::release::release_command;
 struct Leak<'a> {
     #[serde(flatten)]
     attachment: &'a NetworkAttachment<'a>,
-    names: &'a Names,
+    names: &'a ContainerNames,
     #[serde(serialize_with = "times::serialize")]
     since: Option<SystemTime>,
     evidence: Vec<&'static str>,
@@ -71,7 +73,7 @@ impl<'a> Leak<'a> {
 
 /// The evidence of an attachment in use without an address that it has leased; `None` if it has all.
 fn lost_lease(attachment: &NetworkAttachment<'_>) -> Option<(&'static str, String)> {
-    match lost(attachment.record?) {
+    match lost_addresses(attachment.record?) {
         Ok(ips) if ips.is_empty() => None,
         Ok(ips) => {
             let verb = if ips.len() == 1 { "is" } else { "are" };
@@ -84,14 +86,14 @@ fn lost_lease(attachment: &NetworkAttachment<'_>) -> Option<(&'static str, Strin
 
 pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
     let node = &context.node();
-    let valid = ContainerList::given(list, context)?;
-    let inventory = Inventory::read(node, Nodes::This);
-    let all = attachments(&inventory.held);
+    let valid = ContainerList::from_arguments(list, context)?;
+    let inventory = Inventory::read(node, ClusterScope::ThisNode);
+    let all = attachments(&inventory.rows);
     let judge = Judge::new(node, &inventory, &all, valid.as_ref(), list)?;
-    let ipamctl = context.places.command();
-    let gone = without_owner(&inventory, context)?;
+    let ipamctl = context.sources.command();
+    let gone = addresses_of_gone_owners(&inventory, context)?;
     let judged = state_files::in_threads(&all, |one| {
-        let stored = one.addresses[0].stored.as_ref();
+        let stored = one.addresses[0].in_cluster.as_ref();
         let is_without_owner = stored.is_some_and(|stored| gone.contains(&stored.held.key));
         let judgement = if is_without_owner {
             Judgement::of_gone_owner(one.owner().unwrap_or_default())
@@ -106,26 +108,29 @@ pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
             return vec!["No leak is known.".to_owned()];
         }
         let lines = table(&leaks).into_iter();
-        lines.chain(remedies(&leaks)).collect()
+        lines.chain(release_commands(&leaks)).collect()
     })?;
     inventory.verdict(leaks.iter().any(|leak| leak.is_proven))
 }
 
 /// The addresses whose owners are gone, by the rights of a person.
-fn without_owner(inventory: &Inventory, context: &Context<'_>) -> Result<HashSet<AddressKey>> {
-    let kubeconfig = context.places.kubeconfig.as_ref();
-    let owned = inventory.held.iter().filter(|row| row.owner.is_some());
-    let stored = owned.filter_map(|row| Some(row.stored.as_ref()?.held.clone()));
+fn addresses_of_gone_owners(
+    inventory: &Inventory,
+    context: &Context<'_>,
+) -> Result<HashSet<AddressKey>> {
+    let kubeconfig = context.sources.kubeconfig.as_ref();
+    let owned = inventory.rows.iter().filter(|row| row.owner.is_some());
+    let stored = owned.filter_map(|row| Some(row.in_cluster.as_ref()?.held.clone()));
     let stored: Vec<Held> = stored.collect();
     if kubeconfig.is_none() || stored.is_empty() {
         return Ok(HashSet::new());
     }
-    let gone = without_object(&mut of_person(kubeconfig)?, stored)?;
+    let gone = with_gone_owner(&mut open_kubeconfig(kubeconfig)?, stored)?;
     Ok(gone.into_iter().map(|held| held.key).collect())
 }
 
 /// The commands that release the leaks.
-fn remedies(leaks: &[Leak<'_>]) -> Vec<String> {
+fn release_commands(leaks: &[Leak<'_>]) -> Vec<String> {
     let mut lines = Vec::new();
     for (is_proven, title) in [
         (true, "To release them:"),

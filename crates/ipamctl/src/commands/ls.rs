@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::Context;
 use crate::arguments::LsArguments;
-use crate::inventory::{HeldAddress, Inventory, Nodes, short_id};
+use crate::inventory::{ClusterScope, Inventory, Row, short_id};
 use crate::output::table::Table;
 use crate::output::times::ago;
 use crate::output::warn;
@@ -14,17 +14,17 @@ use crate::output::warn;
 pub(crate) fn run(arguments: &LsArguments, context: &Context<'_>) -> Result<bool> {
     let node = &context.node();
     let nodes = if arguments.all_nodes {
-        Nodes::All
+        ClusterScope::AllNodes
     } else {
-        Nodes::This
+        ClusterScope::ThisNode
     };
     let inventory = Inventory::read(node, nodes);
     let name = arguments.network.as_deref();
     if let Some(name) = name {
-        inventory.must_know(node, name)?;
+        inventory.refuse_unknown_name(node, name)?;
     }
-    let is_wanted = |held: &&HeldAddress| name.is_none_or(|name| held.is_of(name));
-    let rows: Vec<&HeldAddress> = inventory.held.iter().filter(is_wanted).collect();
+    let is_wanted = |row: &&Row| name.is_none_or(|name| row.matches_name(name));
+    let rows: Vec<&Row> = inventory.rows.iter().filter(is_wanted).collect();
     if rows.is_empty() {
         warn("no address is reserved");
     }
@@ -33,26 +33,26 @@ pub(crate) fn run(arguments: &LsArguments, context: &Context<'_>) -> Result<bool
     inventory.verdict(false)
 }
 
-fn table<'r>(rows: &'r [&HeldAddress], arguments: &'r LsArguments) -> Table<'r, &'r HeldAddress> {
+fn table<'r>(rows: &'r [&Row], arguments: &'r LsArguments) -> Table<'r, &'r Row> {
     let now = SystemTime::now();
     let text = |value: &Option<String>, missing: &str| value.clone().unwrap_or(missing.to_owned());
     Table::of(rows)
-        .text("ADDRESS", |held| {
-            held.ip.map_or("-".to_owned(), |ip| ip.to_string())
+        .text("ADDRESS", |row| {
+            row.ip.map_or("-".to_owned(), |ip| ip.to_string())
         })
-        .text("NETWORK", move |held| text(&held.network, "?"))
-        .text("POOL", move |held| text(&held.pool, ""))
-        .text("NODE", move |held| text(&held.node, ""))
-        .text("OWNER", move |held| text(&held.owner, ""))
-        .text("CONTAINER", move |held| match &held.container {
+        .text("NETWORK", move |row| text(&row.network, "?"))
+        .text("POOL", move |row| text(&row.pool, ""))
+        .text("NODE", move |row| text(&row.node, ""))
+        .text("OWNER", move |row| text(&row.owner, ""))
+        .text("CONTAINER", move |row| match &row.container {
             Some(id) if !arguments.no_trunc => short_id(id).to_owned(),
             id => text(id, "?"),
         })
-        .text("IF", move |held| text(&held.ifname, "-"))
-        .text("SINCE", move |held| match held.since {
+        .text("IF", move |row| text(&row.ifname, "-"))
+        .text("SINCE", move |row| match row.since {
             Some(since) => ago(since, now),
             None => "?".to_owned(),
         })
-        .text("NAME", |held| held.names.short())
-        .text("STATE", |held| held.state.to_string())
+        .text("NAME", |row| row.names.short())
+        .text("STATE", |row| row.state.to_string())
 }

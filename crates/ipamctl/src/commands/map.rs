@@ -7,10 +7,10 @@ use anyhow::{Result, ensure};
 use ipam::{IpNet, Range};
 
 use crate::Context;
-use crate::inventory::{Inventory, Nodes};
+use crate::inventory::{ClusterScope, Inventory};
 use crate::output::joined;
 use crate::pools::PlacedPool;
-use crate::usage::{PoolUsage, count, slice};
+use crate::usage::{PoolUsage, count_text, slice_between};
 
 /// Cells in a row.
 const ROW: u32 = 16;
@@ -31,9 +31,9 @@ const GATEWAY: char = 'G';
 const OUTSIDE: char = ' ';
 
 pub(crate) fn run(name: &str, context: &Context<'_>) -> Result<bool> {
-    let inventory = Inventory::read(&context.node(), Nodes::Counted);
+    let inventory = Inventory::read(&context.node(), ClusterScope::CountsOnly);
     let known = inventory.pools.all.iter();
-    let pools: Vec<&PlacedPool> = known.filter(|placed| placed.is_of(name)).collect();
+    let pools: Vec<&PlacedPool> = known.filter(|placed| placed.matches_name(name)).collect();
     ensure!(
         !pools.is_empty(),
         "no conflist has ranges of a network or pool {name}; ipamctl pools shows those that are known"
@@ -51,7 +51,7 @@ pub(crate) fn run(name: &str, context: &Context<'_>) -> Result<bool> {
 }
 
 fn lines(placed: &PlacedPool, usage: &PoolUsage, inventory: &Inventory) -> Vec<String> {
-    let (reserved, free) = (count(usage.reserved), count(usage.free));
+    let (reserved, free) = (count_text(usage.reserved), count_text(usage.free));
     let counts = format!("{reserved} reserved, {free} free");
     let mut lines = vec![placed.to_string(), counts, String::new()];
     let taken = inventory.taken(&placed.directory);
@@ -60,7 +60,7 @@ fn lines(placed: &PlacedPool, usage: &PoolUsage, inventory: &Inventory) -> Vec<S
         subnets.entry(range.subnet()).or_default().push(range);
     }
     for (subnet, ranges) in subnets {
-        let taken = slice(taken, subnet.network(), subnet.broadcast());
+        let taken = slice_between(taken, subnet.network(), subnet.broadcast());
         if let IpNet::V4(v4) = subnet {
             let (first, last) = (v4.network().to_bits(), v4.broadcast().to_bits());
             lines.extend(rows(first, last, &ranges, taken));
@@ -87,7 +87,7 @@ fn rows(first: u32, last: u32, ranges: &[&Range], taken: &[IpAddr]) -> Vec<Strin
         let end = IpAddr::V4(Ipv4Addr::from_bits(bits + (block - 1)));
         match block {
             1 => cell(ranges, taken, ip),
-            _ => shade(slice(taken, ip, end).len(), block as usize),
+            _ => shade(slice_between(taken, ip, end).len(), block as usize),
         }
     });
     let cells: Vec<char> = blocks.collect();

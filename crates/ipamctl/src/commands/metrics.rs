@@ -10,13 +10,13 @@ use prometheus::{GaugeVec, Opts, Registry, TextEncoder};
 use serde_json::{Value, json};
 
 use crate::Context;
-use crate::inventory::{HeldState, Inventory, Nodes};
-use crate::leases::lost;
+use crate::inventory::{ClusterScope, Inventory, RowState};
+use crate::leases::lost_addresses;
 use crate::output::joined;
 use crate::usage::{PoolUsage, usages};
 
 pub(crate) fn run(context: &Context<'_>) -> Result<bool> {
-    let inventory = Inventory::read(&context.node(), Nodes::Counted);
+    let inventory = Inventory::read(&context.node(), ClusterScope::CountsOnly);
     let registry = Registry::new();
     pools(&inventory, &registry)?;
     records(&inventory, &registry)?;
@@ -28,8 +28,9 @@ pub(crate) fn run(context: &Context<'_>) -> Result<bool> {
     let text = TextEncoder::new().encode_to_string(&families)?;
     let samples: Vec<Value> = families.iter().flat_map(samples).collect();
     context.print(&samples, || text.lines())?;
-    let mut rows = inventory.held.iter();
-    let is_any_read = inventory.has_taken() || rows.any(|held| held.state != HeldState::Unreadable);
+    let mut rows = inventory.rows.iter();
+    let is_any_read =
+        inventory.has_reservations() || rows.any(|row| row.state != RowState::Unreadable);
     ensure!(
         is_any_read || inventory.problems.is_empty(),
         "no reservation and no record could be read"
@@ -92,7 +93,7 @@ fn leases(inventory: &Inventory, registry: &Registry) -> Result<()> {
     let help = "Addresses of DHCP leases that are gone from their interfaces.";
     let counts = gauge(registry, "lost_leases", help, &["network"])?;
     for record in &inventory.records {
-        for _ in lost(record).into_iter().flatten() {
+        for _ in lost_addresses(record).into_iter().flatten() {
             counts.with_label_values(&[record.network.as_str()]).inc();
         }
     }
@@ -108,7 +109,7 @@ fn records(inventory: &Inventory, registry: &Registry) -> Result<()> {
     let mut oldest = BTreeMap::new();
     for record in inventory.records.iter().chain(&inventory.endpoints) {
         let network = record.network.as_str();
-        let state = HeldState::of(record).to_string();
+        let state = RowState::of(record).to_string();
         counts.with_label_values(&[network, &state]).inc();
         let content = record.usable();
         if let Some(content) = content.filter(|content| content.state != RecordState::Added) {

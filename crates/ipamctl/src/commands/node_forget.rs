@@ -10,16 +10,16 @@ use anyhow::{Result, ensure};
 use cluster::{Held, Inventory, release_each, until_answered};
 use kubernetes::Kubernetes;
 
-use super::cluster_row::{Row, print};
+use super::address_outcome::{AddressOutcome, print};
 use crate::Context;
 use crate::arguments::NodeForgetArguments;
-use crate::clusters::{Cluster, addresses, of_person, without_object};
+use crate::clusters::{Cluster, addresses, open_kubeconfig, with_gone_owner};
 use crate::output::{joined, warn};
 
 pub(crate) fn run(arguments: &NodeForgetArguments, context: &Context<'_>) -> Result<bool> {
     let Some(name) = &arguments.node else {
-        let store = &mut of_person(context.places.kubeconfig.as_ref())?;
-        let held = of_deleted_nodes(store, arguments)?;
+        let store = &mut open_kubeconfig(context.sources.kubeconfig.as_ref())?;
+        let held = held_by_deleted_nodes(store, arguments)?;
         return release(store, &held, arguments, context);
     };
     let cluster = Cluster::one(context)?;
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &NodeForgetArguments, context: &Context<'_>) -> Res
 
 /// What the first look has found at nodes that have no Node object at both looks, and of owners that
 /// have no object.
-fn of_deleted_nodes(
+fn held_by_deleted_nodes(
     store: &mut Kubernetes<'_>,
     arguments: &NodeForgetArguments,
 ) -> Result<Vec<Held>> {
@@ -65,7 +65,7 @@ fn of_deleted_nodes(
             let mut holder = held.holder.iter();
             holder.any(|holder| !known.contains(&holder.node))
         });
-        of_nodes.extend(without_object(store, of_owners)?);
+        of_nodes.extend(with_gone_owner(store, of_owners)?);
         held = of_nodes;
         if look == 1 && arguments.yes && !held.is_empty() {
             let of_deleted = "addresses of nodes without a Node object, or of owners without one";
@@ -86,11 +86,11 @@ fn release(
 ) -> Result<bool> {
     let row = |held: &Held, outcome| {
         let holder = held.holder.clone();
-        holder.map(|holder| Row::new(&held.key, holder, outcome))
+        holder.map(|holder| AddressOutcome::new(&held.key, holder, outcome))
     };
     if !arguments.yes {
         let shown = held.iter().filter_map(|held| row(held, "would-release"));
-        let rows: Vec<Row> = shown.collect();
+        let rows: Vec<AddressOutcome> = shown.collect();
         print(&rows, context)?;
         if !rows.is_empty() {
             let risk = "if their containers still run, others will get their addresses";

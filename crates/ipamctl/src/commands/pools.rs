@@ -3,20 +3,20 @@
 use anyhow::Result;
 
 use crate::Context;
-use crate::inventory::{Inventory, Nodes};
+use crate::inventory::{ClusterScope, Inventory};
 use crate::output::table::Table;
 use crate::output::{joined, warn};
-use crate::usage::{PoolUsage, count, number, usages};
+use crate::usage::{PoolUsage, count_text, number_text, usages};
 
 /// Cells of a bar.
 const BAR: usize = 10;
 
 pub(crate) fn run(network: Option<&str>, context: &Context<'_>) -> Result<bool> {
     let node = &context.node();
-    let inventory = Inventory::read(node, Nodes::Counted);
+    let inventory = Inventory::read(node, ClusterScope::CountsOnly);
     let mut pools = usages(&inventory);
     if let Some(name) = network {
-        inventory.must_know(node, name)?;
+        inventory.refuse_unknown_name(node, name)?;
         let of_network = |usage: &PoolUsage| usage.networks.iter().any(|network| network == name);
         pools.retain(|usage| usage.pool.as_deref() == Some(name) || of_network(usage));
     }
@@ -33,12 +33,12 @@ fn table(pools: &[PoolUsage]) -> impl Iterator<Item = String> {
         .text("NETWORK", |pool| joined(&pool.networks, ","))
         .text("POOL", move |pool| text(&pool.pool, ""))
         .text("RANGES", move |pool| text(&pool.ranges, "not configured"))
-        .number("SIZE", |pool| count(pool.size))
-        .number("RESERVED", |pool| count(pool.reserved))
-        .number("FREE", |pool| count(pool.free))
+        .number("SIZE", |pool| count_text(pool.size))
+        .number("RESERVED", |pool| count_text(pool.reserved))
+        .number("FREE", |pool| count_text(pool.free))
         .number("EXCLUDED", |pool| {
             let excluded = pool.excluded.filter(|excluded| *excluded > 0);
-            excluded.map(number).unwrap_or_default()
+            excluded.map(number_text).unwrap_or_default()
         })
         .text("USED", |pool| {
             let counts = pool.reserved.zip(pool.size);

@@ -11,7 +11,7 @@ use cni::Args;
 use conflist::Found;
 use kubernetes::ENGINE as KUBERNETES;
 
-use super::cluster_row::{Row, print};
+use super::address_outcome::{AddressOutcome, print};
 use crate::Context;
 use crate::clusters::{Cluster, engine_of, with_kubeconfig};
 use crate::inventory::Inventory;
@@ -19,10 +19,10 @@ use crate::output::warn;
 
 pub(crate) fn run(name: Option<&str>, context: &Context<'_>) -> Result<bool> {
     // This machine's records, also with a kubeconfig.
-    let found = Found::in_folders(&context.places.conf_dir);
+    let found = Found::in_folders(&context.sources.conf_dir);
     let node = &context.node_with(found);
-    let inventory = Inventory::of_records(node);
-    let kubeconfig = context.places.kubeconfig.as_ref();
+    let inventory = Inventory::from_records(node);
+    let kubeconfig = context.sources.kubeconfig.as_ref();
     ensure!(
         kubeconfig.is_none() || name.is_some(),
         "--node is missing: the name of this node"
@@ -57,7 +57,7 @@ fn claim_again(
     person: Option<(&PathBuf, &str)>,
     record: &ListedRecord,
     content: &AttachmentRecord,
-) -> Result<Vec<Row>> {
+) -> Result<Vec<AddressOutcome>> {
     let names = content.delegates.iter().map(|delegate| &delegate.name);
     let Some((at, engine)) = engine_of(names) else {
         return Ok(Vec::new());
@@ -79,5 +79,5 @@ fn claim_again(
         answer: answer_of(at),
     };
     let claimed = reconcile(&mut *cluster.open()?, node, &add)?;
-    Ok(claimed.into_iter().map(Row::restored).collect())
+    Ok(claimed.into_iter().map(AddressOutcome::restored).collect())
 }

@@ -5,25 +5,25 @@ use chain::WhenBusy;
 
 use crate::Context;
 use crate::arguments::ReleaseArguments;
-use crate::inventory::{Inventory, Nodes, attachments, select};
-use crate::release::{Done, Outcome, print, release};
+use crate::inventory::{ClusterScope, Inventory, attachments, select};
+use crate::release::{AttachmentOutcome, Outcome, print, release};
 
 pub(crate) fn run(arguments: &ReleaseArguments, context: &Context<'_>) -> Result<bool> {
     let node = &context.node();
-    let inventory = Inventory::read(node, Nodes::ThisWithOwners);
-    let all = attachments(&inventory.held);
+    let inventory = Inventory::read(node, ClusterScope::ThisNodeAndOwners);
+    let all = attachments(&inventory.rows);
     let found = select(&all, &arguments.target)?;
     let released = found.into_iter().map(|attachment| {
         let limit = arguments.timeout;
         let released = release(node, attachment, WhenBusy::Wait, limit, |_| None);
-        let done = match released.unwrap_or_else(|error| Done::failed(&error)) {
+        let done = match released.unwrap_or_else(|error| Outcome::failed(&error)) {
             // A person has asked for it: a reason not to release it is a failure.
-            Done::Kept { reason } => Done::Failed { reason },
+            Outcome::Kept { reason } => Outcome::Failed { reason },
             done => done,
         };
-        Outcome { attachment, done }
+        AttachmentOutcome { attachment, done }
     });
-    let outcomes: Vec<Outcome<'_>> = released.collect();
+    let outcomes: Vec<AttachmentOutcome<'_>> = released.collect();
     print(&outcomes, context)?;
     Ok(false)
 }

@@ -12,20 +12,20 @@ use serde_json::value::RawValue;
 
 use crate::Context;
 use crate::arguments::Target;
-use crate::inventory::{HeldAddress, Inventory, NetworkAttachment, Nodes, attachments, select};
-use crate::leases::{described, leases_of};
-use crate::node::Node;
+use crate::inventory::{ClusterScope, Inventory, NetworkAttachment, Row, attachments, select};
+use crate::leases::{lease_text, recorded_leases};
+use crate::local_node::LocalNode;
 use crate::output::times::ago;
 
 /// An attachment. The keys are documented, and don't change their meaning.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown<'a> {
+struct ShownAttachment<'a> {
     #[serde(skip)]
     attachment: &'a NetworkAttachment<'a>,
     /// The row of its first address in `ls`.
     #[serde(flatten)]
-    first: &'a HeldAddress,
+    first: &'a Row,
     addresses: Vec<IpAddr>,
     /// The files of its reservations, or their names in a cluster.
     files: Vec<String>,
@@ -37,14 +37,14 @@ struct Shown<'a> {
     trace: Option<&'a str>,
     /// Leases of DHCP, as the record has them.
     leases: Vec<Lease>,
-    delegates: Vec<Delegate<'a>>,
+    delegates: Vec<DelegateAnswer<'a>>,
     /// Without passwords.
     config: Option<Box<RawValue>>,
 }
 
 /// A delegate of the ADD. It was given the answer of the one before it as `prevResult`.
 #[derive(Debug, Serialize)]
-struct Delegate<'a> {
+struct DelegateAnswer<'a> {
     name: &'a str,
     /// `null` if it isn't recorded.
     answered: Option<&'a RawValue>,
@@ -52,26 +52,32 @@ struct Delegate<'a> {
 
 pub(crate) fn run(target: &Target, context: &Context<'_>) -> Result<bool> {
     let node = &context.node();
-    let inventory = Inventory::read(node, Nodes::ThisWithOwners);
-    let all = attachments(&inventory.held);
+    let inventory = Inventory::read(node, ClusterScope::ThisNodeAndOwners);
+    let all = attachments(&inventory.rows);
     let found = select(&all, target)?;
-    let shown: Vec<Shown<'_>> = found.iter().map(|one| Shown::new(one, node)).collect();
+    let shown: Vec<ShownAttachment<'_>> = found
+        .iter()
+        .map(|one| ShownAttachment::new(one, node))
+        .collect();
     context.print(&shown, || {
-        let texts: Vec<Vec<String>> = shown.iter().map(Shown::lines).collect();
+        let texts: Vec<Vec<String>> = shown.iter().map(ShownAttachment::lines).collect();
         texts.join(&String::new())
     })?;
     inventory.verdict(false)
 }
 
-impl<'a> Shown<'a> {
-    fn new(attachment: &'a NetworkAttachment<'_>, node: &'a Node) -> Self {
+impl<'a> ShownAttachment<'a> {
+    fn new(attachment: &'a NetworkAttachment<'_>, node: &'a LocalNode) -> Self {
         let (content, record) = (attachment.content(), attachment.record);
-        let files = attachment.addresses.iter().filter_map(|held| held.file());
+        let files = attachment.addresses.iter().filter_map(|row| row.file());
         let recorded = content.map(|content| &content.delegates);
-        let delegates = recorded.into_iter().flatten().map(|delegate| Delegate {
-            name: delegate.name.as_str(),
-            answered: delegate.result.as_deref(),
-        });
+        let delegates = recorded
+            .into_iter()
+            .flatten()
+            .map(|delegate| DelegateAnswer {
+                name: delegate.name.as_str(),
+                answered: delegate.result.as_deref(),
+            });
         let raw = content.map(AttachmentRecord::raw_config);
         let config = raw.map(|raw| without_secrets(raw.get()).into_owned());
         let network = node.network(attachment.network);
@@ -90,7 +96,7 @@ impl<'a> Shown<'a> {
             }),
             record_problem: problem.map(String::as_str),
             trace: content.map(|content| content.trace.as_str()),
-            leases: content.map(leases_of).unwrap_or_default(),
+            leases: content.map(recorded_leases).unwrap_or_default(),
             delegates: delegates.collect(),
             config: config.and_then(|json| RawValue::from_string(json).ok()),
         }
@@ -128,7 +134,7 @@ impl<'a> Shown<'a> {
             line("netns", &format!("{netns}{gone}"));
         }
         for lease in &self.leases {
-            line("lease", &described(lease));
+            line("lease", &lease_text(lease));
         }
         line("trace", self.trace.unwrap_or("none"));
         for (i, delegate) in self.delegates.iter().enumerate() {

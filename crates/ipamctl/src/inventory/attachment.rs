@@ -9,8 +9,8 @@ use chain::record::{AttachmentRecord, ListedRecord};
 use cni::Attachment;
 use serde::{Serialize, Serializer};
 
-use super::held::{HeldAddress, HeldState};
-use crate::output::{joined, or};
+use super::row::{Row, RowState};
+use crate::output::{joined, non_empty_or};
 
 /// A container's interface on a network; or one address by itself: its reservation names no interface
 /// (an old host-local's, a torn one, one that can't be read), or its attachment's record has others. The
@@ -24,7 +24,7 @@ pub(crate) struct NetworkAttachment<'a> {
     pub(crate) ifname: Option<&'a str>,
     /// Its rows, at least one; that of a record without addresses has no address.
     #[serde(serialize_with = "ips")]
-    pub(crate) addresses: Vec<&'a HeldAddress>,
+    pub(crate) addresses: Vec<&'a Row>,
     #[serde(skip)]
     pub(crate) record: Option<&'a ListedRecord>,
     /// The record of Docker's endpoint that it is.
@@ -32,33 +32,33 @@ pub(crate) struct NetworkAttachment<'a> {
     pub(crate) endpoint: Option<&'a ListedRecord>,
 }
 
-fn ips<S: Serializer>(addresses: &[&HeldAddress], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(addresses.iter().filter_map(|held| held.ip))
+fn ips<S: Serializer>(addresses: &[&Row], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(addresses.iter().filter_map(|row| row.ip))
 }
 
 /// The attachments that hold something, in the order of network and container.
-pub(crate) fn attachments(rows: &[HeldAddress]) -> Vec<NetworkAttachment<'_>> {
+pub(crate) fn attachments(rows: &[Row]) -> Vec<NetworkAttachment<'_>> {
     let mut all: BTreeMap<_, NetworkAttachment<'_>> = BTreeMap::new();
-    for held in rows {
-        let network = held.network.as_deref().or(held.directory());
-        let Some(network) = network.filter(|_| held.state.is_taken()) else {
+    for row in rows {
+        let network = row.network.as_deref().or(row.directory());
+        let Some(network) = network.filter(|_| row.state.is_taken()) else {
             continue;
         };
-        let container = held.container.as_deref();
+        let container = row.container.as_deref();
         // Without an interface, the attachment of an address is unknown.
         let is_single =
-            container.is_none() || held.ifname.is_none() || held.state == HeldState::Leftover;
-        let single = is_single.then_some((held.ip, &held.place));
-        let key = (network, container, &held.ifname, &held.node, single);
+            container.is_none() || row.ifname.is_none() || row.state == RowState::Leftover;
+        let single = is_single.then_some((row.ip, &row.place));
+        let key = (network, container, &row.ifname, &row.node, single);
         let attachment = all.entry(key).or_insert_with(|| NetworkAttachment {
             network,
             container,
-            ifname: held.ifname.as_deref(),
+            ifname: row.ifname.as_deref(),
             addresses: Vec::new(),
-            record: held.record.as_deref(),
-            endpoint: held.endpoint.as_deref(),
+            record: row.record.as_deref(),
+            endpoint: row.endpoint.as_deref(),
         });
-        attachment.addresses.push(held);
+        attachment.addresses.push(row);
     }
     all.into_values().collect()
 }
@@ -83,17 +83,17 @@ impl<'a> NetworkAttachment<'a> {
     }
 
     pub(crate) fn ips(&self) -> impl Iterator<Item = IpAddr> {
-        self.addresses.iter().filter_map(|held| held.ip)
+        self.addresses.iter().filter_map(|row| row.ip)
     }
 
     /// The addresses in one text; `none` if there are none.
     pub(crate) fn ips_text(&self, none: &str) -> String {
-        or(joined(self.ips(), ", "), none)
+        non_empty_or(joined(self.ips(), ", "), none)
     }
 
     /// True for an attachment of `docker-ipam-delegated`, which no runtime's list names: by its
     /// record's lines of the caller; without a record, by the name of its network.
-    pub(crate) fn is_dockers(&self) -> bool {
+    pub(crate) fn belongs_to_docker(&self) -> bool {
         match self.content() {
             _ if self.endpoint.is_some() => true,
             Some(content) => !content.caller_lines.is_empty(),
@@ -102,11 +102,8 @@ impl<'a> NetworkAttachment<'a> {
     }
 
     /// The two records of the attachment in different folders, if there are two: one is wrong.
-    pub(crate) fn two_records(&self) -> Option<String> {
-        let files = self
-            .addresses
-            .iter()
-            .filter_map(|held| held.record.as_ref());
+    pub(crate) fn duplicate_records(&self) -> Option<String> {
+        let files = self.addresses.iter().filter_map(|row| row.record.as_ref());
         let mut files = files.map(|record| &record.file);
         let first = files.next()?;
         let second = files.find(|file| *file != first)?;
@@ -117,7 +114,7 @@ impl<'a> NetworkAttachment<'a> {
 
     /// True for an address that the attachment's record doesn't name.
     pub(crate) fn is_leftover(&self) -> bool {
-        self.addresses[0].state == HeldState::Leftover
+        self.addresses[0].state == RowState::Leftover
     }
 
     /// The content of its record, if it has a usable one.
@@ -127,7 +124,7 @@ impl<'a> NetworkAttachment<'a> {
 
     /// The time of the last ADD, DEL or reservation; `None` if one of these times is unknown.
     pub(crate) fn last_change(&self) -> Option<SystemTime> {
-        let reservations = self.addresses.iter().map(|held| held.since);
+        let reservations = self.addresses.iter().map(|row| row.since);
         let record = self.record.map(|record| record.changed);
         let calls = self.content().map(|content| Some(content.since()));
         let times: Option<Vec<SystemTime>> = reservations.chain(record).chain(calls).collect();

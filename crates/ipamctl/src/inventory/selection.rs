@@ -80,22 +80,22 @@ fn is_generated(id: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inventory::{HeldAddress, HeldState, attachments};
+    use crate::inventory::{Row, RowState, attachments};
 
     const WEB: &str = "8f3e01aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
-    fn held(network: &str, container: &str, ip: &str) -> HeldAddress {
-        HeldAddress {
+    fn held(network: &str, container: &str, ip: &str) -> Row {
+        Row {
             network: Some(network.to_owned()),
             container: Some(container.to_owned()),
             ifname: Some("eth0".to_owned()),
             ip: Some(ip.parse().unwrap()),
-            ..HeldAddress::default()
+            ..Row::default()
         }
     }
 
     /// The attachments that this word names on this network, or the reason why there is none.
-    fn find(rows: &[HeldAddress], word: &str, network: Option<&str>) -> Result<String, String> {
+    fn find(rows: &[Row], word: &str, network: Option<&str>) -> Result<String, String> {
         let target = Target {
             word: word.to_owned(),
             network: network.map(str::to_owned),
@@ -155,13 +155,13 @@ mod tests {
     #[test]
     fn an_address_without_an_interface_or_a_container_is_an_attachment_by_itself() {
         let of_c1 = |ip: &str| held("a", "c1", ip);
-        let without = |ip: &str| HeldAddress {
+        let without = |ip: &str| Row {
             ifname: None,
             ..of_c1(ip)
         };
-        let torn = HeldAddress {
+        let torn = Row {
             container: None,
-            state: HeldState::Torn,
+            state: RowState::Torn,
             ..without("10.0.0.5")
         };
         let rows = [

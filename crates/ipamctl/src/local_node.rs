@@ -10,7 +10,7 @@ use conflist::{Conflist, Found, PluginEntry, Problem};
 use docker_records::records::{ENDPOINTS, RECORDS};
 
 use crate::Context;
-use crate::arguments::Places;
+use crate::arguments::Sources;
 use crate::network::Network;
 use crate::output::warn;
 
@@ -19,7 +19,7 @@ const CNI_PATH: &str =
     "/opt/cni/bin:/usr/local/libexec/cni:/usr/libexec/cni:/usr/local/lib/cni:/usr/lib/cni";
 
 /// A machine, as its conflists describe it.
-pub(crate) struct Node {
+pub(crate) struct LocalNode {
     /// All network configurations.
     pub(crate) conflists: Vec<Conflist>,
     /// The networks of ipam-delegated and host-local; the first one of several with the same name,
@@ -30,16 +30,16 @@ pub(crate) struct Node {
     /// The environment of calls: that of this process, with `CNI_PATH`.
     pub(crate) environment: Environment,
     /// The folders of the command line.
-    pub(crate) places: Places,
+    pub(crate) sources: Sources,
 }
 
 impl Context<'_> {
     /// Reads this machine's conflists, and names on stderr those that can't be used.
-    pub(crate) fn node(&self) -> Node {
-        let found = match &self.places.kubeconfig {
+    pub(crate) fn node(&self) -> LocalNode {
+        let found = match &self.sources.kubeconfig {
             // Nothing of this machine is meant.
             Some(_) => Found::default(),
-            None => Found::in_folders(&self.places.conf_dir),
+            None => Found::in_folders(&self.sources.conf_dir),
         };
         let node = self.node_with(found);
         node.problems.iter().for_each(warn);
@@ -47,15 +47,15 @@ impl Context<'_> {
     }
 
     /// The node with these conflists.
-    pub(crate) fn node_with(&self, found: Found) -> Node {
-        let (places, environment) = (self.places, self.environment);
-        let cni_path = places.cni_path.as_deref().unwrap_or(CNI_PATH);
-        let mut node = Node {
+    pub(crate) fn node_with(&self, found: Found) -> LocalNode {
+        let (sources, environment) = (self.sources, self.environment);
+        let cni_path = sources.cni_path.as_deref().unwrap_or(CNI_PATH);
+        let mut node = LocalNode {
             conflists: found.conflists,
             networks: Vec::new(),
             problems: found.problems,
             environment: environment.clone().with("CNI_PATH", cni_path),
-            places: places.clone(),
+            sources: sources.clone(),
         };
         for conflist in &node.conflists {
             if node.network(conflist.name.as_str()).is_some() {
@@ -68,12 +68,12 @@ impl Context<'_> {
         }
         // host-local has no records, but a release locks a file there.
         let of_host_local = node.networks.iter_mut().filter(|one| one.is_host_local);
-        of_host_local.for_each(|network| network.state_dir.clone_from(&places.state_dir));
+        of_host_local.for_each(|network| network.state_dir.clone_from(&sources.state_dir));
         node
     }
 }
 
-impl Node {
+impl LocalNode {
     /// The network of this name.
     pub(crate) fn network(&self, name: &str) -> Option<&Network> {
         let mut networks = self.networks.iter();
@@ -82,21 +82,24 @@ impl Node {
 
     /// The folders with records.
     pub(crate) fn state_dirs(&self) -> BTreeSet<PathBuf> {
-        let of_docker = [self.places.docker_state_dir.join(RECORDS), self.endpoints()];
+        let of_docker = [
+            self.sources.docker_state_dir.join(RECORDS),
+            self.endpoints_dir(),
+        ];
         let networks = self.networks.iter();
         let configured = networks.map(|network| network.state_dir.clone());
-        let default = self.places.state_dir.clone();
+        let default = self.sources.state_dir.clone();
         configured.chain([default]).chain(of_docker).collect()
     }
 
     /// The folder of the records of Docker's endpoints.
-    pub(crate) fn endpoints(&self) -> PathBuf {
-        self.places.docker_state_dir.join(ENDPOINTS)
+    pub(crate) fn endpoints_dir(&self) -> PathBuf {
+        self.sources.docker_state_dir.join(ENDPOINTS)
     }
 
     /// The networks of these records that have no conflist, each as its newest ADD was configured:
     /// Multus keeps its networks' configurations in the API server, Docker keeps its own.
-    pub(crate) fn unconfigured(
+    pub(crate) fn networks_without_conflist(
         &self,
         records: &[Arc<ListedRecord>],
         problems: &mut Vec<Problem>,

@@ -11,33 +11,33 @@ use serde::{Serialize, Serializer};
 use crate::output::joined;
 
 /// Number of shown characters of a container ID, as in the runtimes' commands.
-const SHORT: usize = 12;
+const SHORT_ID_LENGTH: usize = 12;
 
 /// The keys of a pod.
-const KUBERNETES: [&str; 2] = ["K8S_POD_NAMESPACE", "K8S_POD_NAME"];
+const POD_KEYS: [&str; 2] = ["K8S_POD_NAMESPACE", "K8S_POD_NAME"];
 
 /// The key of Docker's names.
-const DOCKER: &str = "DOCKER_NAME";
+const DOCKER_NAME_KEY: &str = "DOCKER_NAME";
 
 /// The keys of a short name: Kubernetes' and podman's, Nomad's, Docker's.
-const OF_SHORT: [&[&str]; 3] = [
-    &KUBERNETES,
+const SHORT_NAME_KEYS: [&[&str]; 3] = [
+    &POD_KEYS,
     &["NOMAD_JOB_ID", "NOMAD_GROUP_NAME"],
-    &[DOCKER],
+    &[DOCKER_NAME_KEY],
 ];
 
 /// The names of a container, by their keys in ascending order. A long list has many of them, and a map
 /// would be ten times as large.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Names(Box<[(Cow<'static, str>, Box<str>)]>);
+pub(crate) struct ContainerNames(Box<[(Cow<'static, str>, Box<str>)]>);
 
-impl Serialize for Names {
+impl Serialize for ContainerNames {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.pairs())
     }
 }
 
-impl Names {
+impl ContainerNames {
     /// The names of a record's container: of Docker's addresses, those of the daemon's line.
     pub(crate) fn of(record: &AttachmentRecord) -> Self {
         let name = match Line::of(record) {
@@ -49,7 +49,7 @@ impl Names {
                 Purpose::Subnet => Some("subnet".to_owned()),
             },
         };
-        Self::of_pairs(name.iter().map(|name| (DOCKER, name.as_str())))
+        Self::of_pairs(name.iter().map(|name| (DOCKER_NAME_KEY, name.as_str())))
     }
 
     /// Reads `CNI_ARGS`; empty if it is invalid.
@@ -60,14 +60,14 @@ impl Names {
 
     /// The names of a pod.
     pub(crate) fn of_pod(namespace: Option<&str>, pod: Option<&str>) -> Self {
-        let pairs = KUBERNETES.into_iter().zip([namespace, pod]);
+        let pairs = POD_KEYS.into_iter().zip([namespace, pod]);
         Self::of_pairs(pairs.filter_map(|(key, value)| Some((key, value?))))
     }
 
     /// The pairs whose values aren't empty.
     fn of_pairs<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let named: BTreeMap<&str, &str> = pairs.filter(|(_, value)| !value.is_empty()).collect();
-        let owned = |key: &str| match KUBERNETES.into_iter().find(|known| *known == key) {
+        let owned = |key: &str| match POD_KEYS.into_iter().find(|known| *known == key) {
             Some(known) => Cow::Borrowed(known),
             None => Cow::Owned(key.to_owned()),
         };
@@ -88,14 +88,14 @@ impl Names {
     /// The name in short: `default/web-1`, `shop/frontend`; empty if there is none.
     pub(crate) fn short(&self) -> String {
         let name = |keys: &&[&str]| joined(keys.iter().filter_map(|key| self.get(key)), "/");
-        let mut names = OF_SHORT.iter().map(name);
+        let mut names = SHORT_NAME_KEYS.iter().map(name);
         names.find(|name| !name.is_empty()).unwrap_or_default()
     }
 }
 
 /// The first characters of a container ID, for people.
 pub(crate) fn short_id(container: &str) -> &str {
-    container.get(..SHORT).unwrap_or(container)
+    container.get(..SHORT_ID_LENGTH).unwrap_or(container)
 }
 
 #[cfg(test)]
@@ -119,7 +119,7 @@ mod tests {
             ("", ""),
             ("no pair", ""),
         ] {
-            assert_eq!(Names::of_args(args).short(), name, "{args}");
+            assert_eq!(ContainerNames::of_args(args).short(), name, "{args}");
         }
     }
 }

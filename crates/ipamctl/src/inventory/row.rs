@@ -13,14 +13,14 @@ use reservations::State;
 use reservations::view::{self, ListedAddress};
 use serde::{Serialize, Serializer};
 
-use super::Key;
-use super::names::Names;
-use super::of_cluster::Stored;
+use super::AttachmentKey;
+use super::cluster_rows::ClusterAddress;
+use super::container_names::ContainerNames;
 use crate::output::times;
 
 /// An address and its holder. The keys are documented, and don't change their meaning.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct HeldAddress {
+pub(crate) struct Row {
     /// The address; `None` for a record without any.
     #[serde(rename = "address")]
     pub(crate) ip: Option<IpAddr>,
@@ -39,9 +39,9 @@ pub(crate) struct HeldAddress {
     /// Time of the file's last change, or of the start of the ADD.
     #[serde(serialize_with = "times::serialize")]
     pub(crate) since: Option<SystemTime>,
-    pub(crate) state: HeldState,
+    pub(crate) state: RowState,
     /// The names of the container.
-    pub(crate) names: Names,
+    pub(crate) names: ContainerNames,
     #[serde(serialize_with = "record_file")]
     pub(crate) record: Option<Arc<ListedRecord>>,
     /// The record of Docker's endpoint that has the address.
@@ -53,10 +53,10 @@ pub(crate) struct HeldAddress {
     pub(crate) place: Option<Arc<Path>>,
     /// True if another node, or another machine, of a cluster holds it.
     #[serde(skip)]
-    pub(crate) is_elsewhere: bool,
+    pub(crate) is_held_elsewhere: bool,
     /// The address in a cluster, if it may be released from here.
     #[serde(skip)]
-    pub(crate) stored: Option<Arc<Stored>>,
+    pub(crate) in_cluster: Option<Arc<ClusterAddress>>,
 }
 
 fn record_file<S: Serializer>(
@@ -67,14 +67,14 @@ fn record_file<S: Serializer>(
     file.map(|file| file.to_string()).serialize(serializer)
 }
 
-impl HeldAddress {
+impl Row {
     /// The address of a reservation.
     pub(super) fn reserved(place: &Arc<Path>, listed: ListedAddress) -> Self {
         let (holder, state) = match listed.state {
-            State::Reserved(holder) => (Some(holder), HeldState::Reserved),
-            State::Torn if listed.is_empty => (None, HeldState::Empty),
-            State::Torn => (None, HeldState::Torn),
-            State::Unreadable | State::NotAFile => (None, HeldState::Unreadable),
+            State::Reserved(holder) => (Some(holder), RowState::Reserved),
+            State::Torn if listed.is_empty => (None, RowState::Empty),
+            State::Torn => (None, RowState::Torn),
+            State::Unreadable | State::NotAFile => (None, RowState::Unreadable),
         };
         let named = holder.map(|holder| (holder.container_id, holder.ifname));
         let (container, ifname) = named.unzip();
@@ -97,7 +97,7 @@ impl HeldAddress {
         is_lost: impl Fn(IpAddr) -> bool,
     ) -> Vec<Self> {
         let content = record.usable();
-        let held = |ip| {
+        let row = |ip| {
             let mut row = Self {
                 ip,
                 network: Some(record.network.to_string()),
@@ -117,28 +117,28 @@ impl HeldAddress {
         let answered = result.ips.iter().map(IpConfig::ip);
         let ips: Vec<IpAddr> = answered.filter(|ip| !is_lost(*ip)).collect();
         if ips.is_empty() {
-            return vec![held(None)];
+            return vec![row(None)];
         }
-        ips.into_iter().map(|ip| held(Some(ip))).collect()
+        ips.into_iter().map(|ip| row(Some(ip))).collect()
     }
 
     /// The attachment, if it is known.
-    pub(super) fn key(&self) -> Option<Key<'_>> {
+    pub(super) fn attachment_key(&self) -> Option<AttachmentKey<'_>> {
         let (network, container) = (self.network.as_deref()?, self.container.as_deref()?);
         Some((network, container, self.ifname.as_deref()?))
     }
 
     pub(super) fn set_record(&mut self, record: &Arc<ListedRecord>) {
         self.record = Some(Arc::clone(record));
-        self.state = HeldState::of(record);
+        self.state = RowState::of(record);
         if let Some(content) = record.usable() {
-            self.names = Names::of(content);
+            self.names = ContainerNames::of(content);
         }
     }
 
     /// The file of the reservation, or the name of the address in a cluster.
     pub(crate) fn file(&self) -> Option<PathBuf> {
-        if let Some(stored) = &self.stored {
+        if let Some(stored) = &self.in_cluster {
             return Some(PathBuf::from(&stored.path));
         }
         Some(self.place.as_ref()?.join(self.ip?.to_string()))
@@ -155,7 +155,7 @@ impl HeldAddress {
     ///
     /// An I/O error.
     pub(crate) fn read_again(&self) -> io::Result<Option<Self>> {
-        let (Some(place), Some(ip), None) = (&self.place, self.ip, &self.stored) else {
+        let (Some(place), Some(ip), None) = (&self.place, self.ip, &self.in_cluster) else {
             return Ok(None);
         };
         let now = view::address(place, ip)?;
@@ -168,22 +168,22 @@ impl HeldAddress {
     ///
     /// An I/O error.
     pub(crate) fn is_as_read(&self) -> io::Result<bool> {
-        let read = |held: &Self| (held.since, held.container.clone(), held.ifname.clone());
+        let read = |row: &Self| (row.since, row.container.clone(), row.ifname.clone());
         let now = self.read_again()?;
         Ok(now.is_some_and(|now| read(&now) == read(self)))
     }
 
     /// True if it belongs to this network, this named pool, or the directory of this name.
-    pub(crate) fn is_of(&self, name: &str) -> bool {
+    pub(crate) fn matches_name(&self, name: &str) -> bool {
         let (network, pool) = (self.network.as_deref(), self.pool.as_deref());
         [network, pool, self.directory()].contains(&Some(name))
     }
 }
 
-/// State of a held address, by its record or its file. The names are documented.
+/// State of a row, by its record or its file. The names are documented.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum HeldState {
+pub(crate) enum RowState {
     /// By the record, ADD has begun.
     Adding,
     /// By the record, ADD has succeeded.
@@ -205,7 +205,7 @@ pub(crate) enum HeldState {
     Unreadable,
 }
 
-impl HeldState {
+impl RowState {
     /// The state of a record.
     pub(crate) fn of(record: &ListedRecord) -> Self {
         match record.content.as_ref().map(|content| content.state) {
@@ -222,7 +222,7 @@ impl HeldState {
     }
 }
 
-impl fmt::Display for HeldState {
+impl fmt::Display for RowState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }

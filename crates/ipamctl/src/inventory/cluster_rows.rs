@@ -10,26 +10,26 @@ use cni::NetworkName;
 use conflist::Problem;
 use ipam::Pool;
 
-use super::held::{HeldAddress, HeldState};
-use super::names::Names;
-use super::{Inventory, Nodes};
+use super::container_names::ContainerNames;
+use super::row::{Row, RowState};
+use super::{ClusterScope, Inventory};
 use crate::clusters::{Cluster, addresses};
 use crate::pools::PlacedPool;
 
 /// An address as a cluster has it.
 #[derive(Clone, Debug)]
-pub(crate) struct Stored {
+pub(crate) struct ClusterAddress {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) held: cluster::Held,
     /// Name of the address by which a person finds it in the engine.
     pub(crate) path: String,
 }
 
-impl Stored {
+impl ClusterAddress {
     /// The reason not to release the address from here: another machine has created it.
-    pub(crate) fn is_of_another_machine(&self) -> Option<String> {
+    pub(crate) fn foreign_holder(&self) -> Option<String> {
         let holder = self.held.holder.as_ref()?;
-        self.cluster.is_elsewhere(&self.held).then(|| {
+        self.cluster.is_held_elsewhere(&self.held).then(|| {
             let machine = holder.machine.as_deref().unwrap_or("unknown");
             format!("node {}, machine {machine} holds it", holder.node)
         })
@@ -42,42 +42,46 @@ impl Inventory {
     /// # Errors
     ///
     /// Those of the store.
-    pub(super) fn read_cluster(&mut self, cluster: &Arc<Cluster>, nodes: Nodes) -> Result<()> {
+    pub(super) fn read_cluster(
+        &mut self,
+        cluster: &Arc<Cluster>,
+        scope: ClusterScope,
+    ) -> Result<()> {
         let store = &mut *cluster.open()?;
         self.read_pools(cluster, store)?;
-        let mut spaces = Spaces {
+        let mut rows = ClusterRows {
             cluster,
             places: HashMap::new(),
         };
-        let first = self.held.len();
-        match (nodes, &cluster.node) {
-            (Nodes::Counted, _) => {
+        let first = self.rows.len();
+        match (scope, &cluster.node) {
+            (ClusterScope::CountsOnly, _) => {
                 for key in until_answered(store, |store| store.names())? {
-                    let place = spaces.place(key.space.as_ref());
+                    let place = rows.place(key.space.as_ref());
                     let of_space = self.taken.entry(place.to_path_buf());
                     of_space.or_default().push(key.ip);
                 }
             }
             // A long list: there is no second one for a moment.
-            (Nodes::All, _) => until_answered(store, |store| {
-                self.held.truncate(first);
-                store.addresses(&mut |held| self.held.push(spaces.row(held)))
+            (ClusterScope::AllNodes, _) => until_answered(store, |store| {
+                self.rows.truncate(first);
+                store.addresses(&mut |held| self.rows.push(rows.row(held)))
             })?,
-            (Nodes::This, Some(node)) => {
+            (ClusterScope::ThisNode, Some(node)) => {
                 let all = of_node(store, &node.name)?;
-                self.held.extend(spaces.stored(store, all));
+                self.rows.extend(rows.releasable(store, all));
             }
-            (Nodes::This | Nodes::ThisWithOwners, node) => {
+            (ClusterScope::ThisNode | ClusterScope::ThisNodeAndOwners, node) => {
                 let all = addresses(store, |held| {
                     let holder = held.holder.as_ref();
                     node.as_ref().is_none_or(|node| {
                         holder.is_some_and(|of| of.owner.is_some() || of.node == node.name)
                     })
                 })?;
-                self.held.extend(spaces.stored(store, all));
+                self.rows.extend(rows.releasable(store, all));
             }
         }
-        self.held[first..].sort_unstable_by_key(|row| (row.place.clone(), row.ip));
+        self.rows[first..].sort_unstable_by_key(|row| (row.place.clone(), row.ip));
         Ok(())
     }
 
@@ -99,12 +103,12 @@ impl Inventory {
 }
 
 /// The address spaces of a cluster, each one value for all of its rows.
-struct Spaces<'c> {
+struct ClusterRows<'c> {
     cluster: &'c Arc<Cluster>,
     places: HashMap<Option<NetworkName>, Arc<Path>>,
 }
 
-impl Spaces<'_> {
+impl ClusterRows<'_> {
     fn place(&mut self, space: Option<&NetworkName>) -> Arc<Path> {
         let new = || PathBuf::from(self.cluster.place(space)).into();
         let place = self.places.entry(space.cloned());
@@ -112,32 +116,32 @@ impl Spaces<'_> {
     }
 
     /// Rows of addresses with what their release needs.
-    fn stored(&mut self, store: &dyn Store, all: Vec<Held>) -> Vec<HeldAddress> {
+    fn releasable(&mut self, store: &dyn Store, all: Vec<Held>) -> Vec<Row> {
         let row = |held: Held| {
-            let stored = Stored {
+            let stored = ClusterAddress {
                 cluster: Arc::clone(self.cluster),
                 path: store.path_of_address(&held.key),
                 held: held.clone(),
             };
-            HeldAddress {
-                stored: Some(Arc::new(stored)),
+            Row {
+                in_cluster: Some(Arc::new(stored)),
                 ..self.row(held)
             }
         };
         all.into_iter().map(row).collect()
     }
 
-    fn row(&mut self, held: Held) -> HeldAddress {
-        let mut row = HeldAddress {
+    fn row(&mut self, held: Held) -> Row {
+        let mut row = Row {
             ip: Some(held.key.ip),
-            state: HeldState::Unreadable,
+            state: RowState::Unreadable,
             place: Some(self.place(held.key.space.as_ref())),
-            is_elsewhere: self.cluster.is_elsewhere(&held),
-            ..HeldAddress::default()
+            is_held_elsewhere: self.cluster.is_held_elsewhere(&held),
+            ..Row::default()
         };
         if let Some(holder) = held.holder {
-            row.state = HeldState::Reserved;
-            row.names = Names::of_pod(holder.namespace.as_deref(), holder.pod.as_deref());
+            row.state = RowState::Reserved;
+            row.names = ContainerNames::of_pod(holder.namespace.as_deref(), holder.pod.as_deref());
             row.since = humantime::parse_rfc3339(&holder.since).ok();
             row.network = Some(holder.network);
             row.pool = Some(holder.pool);

@@ -16,7 +16,7 @@ const DOCKER_STATE_DIR: &str = "/var/lib/cni/docker-ipam-delegated";
 
 /// Folders, or a cluster.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Places {
+pub(crate) struct Sources {
     /// Folder with conflists; may be repeated.
     #[arg(long, global = true, value_name = "DIR", default_value = CONF_DIR, value_parser = folder())]
     pub(crate) conf_dir: Vec<PathBuf>,
@@ -49,7 +49,7 @@ fn folder() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(absolute)
 }
 
-impl Places {
+impl Sources {
     /// The beginning of a printed command, with quotes for a shell: `ipamctl`, and the options of
     /// the command line where they aren't the defaults.
     pub(crate) fn command(&self) -> String {
@@ -80,7 +80,7 @@ mod tests {
     #[derive(Parser)]
     struct CommandLine {
         #[command(flatten)]
-        places: Places,
+        sources: Sources,
     }
 
     #[test]
@@ -88,8 +88,8 @@ mod tests {
         let here = std::env::current_dir().unwrap();
         let read = CommandLine::parse_from(["ipamctl", "--data-dir", "networks"]);
         let path = here.join("networks");
-        assert_eq!(read.places.data_dir, path);
+        assert_eq!(read.sources.data_dir, path);
         let command = format!("ipamctl --data-dir {}", path.display());
-        assert_eq!(read.places.command(), command);
+        assert_eq!(read.sources.command(), command);
     }
 }

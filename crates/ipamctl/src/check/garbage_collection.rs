@@ -3,9 +3,9 @@
 use cni::Command;
 use conflist::PluginEntry;
 
-use crate::check::conflist_check::Check;
+use crate::check::conflist_check::ConflistCheck;
 use crate::check::findings::Severity;
-use crate::network::{GC, Network};
+use crate::network::{IPAM_GC, Network};
 
 /// Main plugins that answer GC and don't pass it on to IPAM: the reference plugins up to 1.9.1.
 const SWALLOWS_GC: [&str; 7] = [
@@ -18,39 +18,40 @@ const SWALLOWS_GC: [&str; 7] = [
     "dummy",
 ];
 
-impl Check<'_> {
+impl ConflistCheck<'_> {
     /// A main plugin that doesn't pass GC on needs `ipam-gc` after it.
-    pub(super) fn collection(&mut self, network: &Network) {
-        let (conflist, main) = (self.one.conflist, &network.main.kind);
+    pub(super) fn check_garbage_collection(&mut self, network: &Network) {
+        let (conflist, main) = (self.checked.conflist, &network.main.kind);
         // Runtimes send GC only from this version on.
         let is_sent = conflist.version >= Command::Gc.since() && !conflist.disable_gc;
-        let has_gc = conflist.plugins.iter().any(|plugin| plugin.kind == GC);
+        let has_gc = conflist.plugins.iter().any(|plugin| plugin.kind == IPAM_GC);
         let swallows = SWALLOWS_GC.contains(&main.as_str());
         if is_sent && swallows && !has_gc && !network.is_host_local {
             let problem = format!("{main} answers GC and doesn't pass it on");
             let problem = problem + ": forgotten attachments are not collected";
-            let after =
-                format!("{{\"type\": \"{GC}\", \"ipam\": …}} after it, with the same ipam section");
+            let after = format!(
+                "{{\"type\": \"{IPAM_GC}\", \"ipam\": …}} after it, with the same ipam section"
+            );
             self.warning("plugins", problem, after + "; or a timer with ipamctl gc");
         }
     }
 
     /// `ipam-gc` has to be after the main plugin, with the same `ipam` section.
-    pub(super) fn ipam_gc(&mut self) {
-        let plugins = &self.one.conflist.plugins;
-        let network = self.one.network.as_ref();
+    pub(super) fn check_ipam_gc(&mut self) {
+        let plugins = &self.checked.conflist.plugins;
+        let network = self.checked.network.as_ref();
         let ours = network.and_then(|network| network.main.ipam_type());
         let is_main = |plugin: &PluginEntry| {
             let kind = plugin.ipam_type();
-            plugin.kind != GC && kind.is_some() && (ours.is_none() || kind == ours)
+            plugin.kind != IPAM_GC && kind.is_some() && (ours.is_none() || kind == ours)
         };
         let main = plugins.iter().position(is_main);
         let of_gc = plugins.iter().enumerate();
-        for (i, plugin) in of_gc.filter(|(_, plugin)| plugin.kind == GC) {
+        for (i, plugin) in of_gc.filter(|(_, plugin)| plugin.kind == IPAM_GC) {
             if i == 0 || main.is_some_and(|main| i < main) {
                 let fails = "each ADD fails, as prevResult is missing";
-                let problem = format!("{GC} is before the main plugin: {fails}");
-                let instead = format!("{GC} after the main plugin");
+                let problem = format!("{IPAM_GC} is before the main plugin: {fails}");
+                let instead = format!("{IPAM_GC} after the main plugin");
                 self.error(&format!("plugins[{i}]"), problem, instead);
             }
             let Some(main) = main.map(|at| &plugins[at]) else {
@@ -60,7 +61,7 @@ impl Check<'_> {
             if of_gc.ok() != of_main.ok() {
                 let kind = &main.kind;
                 let elsewhere = "different sections: GC and STATUS look elsewhere";
-                let problem = format!("{GC} and {kind} have {elsewhere}");
+                let problem = format!("{IPAM_GC} and {kind} have {elsewhere}");
                 let instead = format!("the ipam section of {kind}, key by key");
                 let ipam = plugin.ipam();
                 let severity = ipam.map_or(Severity::Error, |_| Severity::Warning);

@@ -8,7 +8,7 @@ use crate::Context;
 
 /// An address, its holder, and what was done. The keys are documented, and don't change their meaning.
 #[derive(Serialize)]
-pub(super) struct Row {
+pub(super) struct AddressOutcome {
     address: String,
     #[serde(flatten)]
     holder: Holder,
@@ -18,7 +18,7 @@ pub(super) struct Row {
     other: Option<String>,
 }
 
-impl Row {
+impl AddressOutcome {
     pub(super) fn new(key: &AddressKey, holder: Holder, outcome: &'static str) -> Self {
         Self {
             address: key.to_string(),
@@ -51,7 +51,7 @@ impl Row {
 }
 
 /// Prints the rows; true if one of them is a conflict.
-pub(super) fn print(rows: &[Row], context: &Context<'_>) -> Result<bool> {
-    context.print(&rows, || rows.iter().map(Row::text))?;
+pub(super) fn print(rows: &[AddressOutcome], context: &Context<'_>) -> Result<bool> {
+    context.print(&rows, || rows.iter().map(AddressOutcome::text))?;
     Ok(rows.iter().any(|row| row.outcome == "conflict"))
 }

@@ -10,9 +10,9 @@ use chain::record::{AttachmentRecord, ListedRecord, RecordState, record_of};
 use cni::{IpConfig, IpamResult};
 use conflist::Problem;
 
-use super::key;
+use super::attachment_key;
+use crate::local_node::LocalNode;
 use crate::network::Network;
-use crate::node::Node;
 
 /// What tells leftovers from addresses of another record.
 pub(super) struct Leftovers<'a> {
@@ -25,9 +25,13 @@ pub(super) struct Leftovers<'a> {
 }
 
 impl<'a> Leftovers<'a> {
-    pub(super) fn new(node: &Node, records: &'a [Arc<ListedRecord>], problems: &[Problem]) -> Self {
+    pub(super) fn new(
+        node: &LocalNode,
+        records: &'a [Arc<ListedRecord>],
+        problems: &[Problem],
+    ) -> Self {
         let mut once = HashSet::new();
-        let keys = records.iter().map(|record| key(record));
+        let keys = records.iter().map(|record| attachment_key(record));
         let ambiguous = keys.filter(|key| !once.insert(*key)).collect();
         let conflists = node.conflists.iter();
         let all = conflists.flat_map(|conflist| Network::each_of(conflist, &node.environment));
@@ -42,8 +46,11 @@ impl<'a> Leftovers<'a> {
 
     /// True if the only record of the reservation's attachment is whole, and has other addresses. It
     /// is read again: since it was listed, the container may have been started again.
-    pub(super) fn has(&self, ip: IpAddr, record: &ListedRecord) -> bool {
-        if self.is_unknown || !has_others(record, ip) || self.ambiguous.contains(&key(record)) {
+    pub(super) fn is_leftover(&self, ip: IpAddr, record: &ListedRecord) -> bool {
+        if self.is_unknown
+            || !has_others(record, ip)
+            || self.ambiguous.contains(&attachment_key(record))
+        {
             return false;
         }
         let read = |dir: &Path| record_of(dir, &record.network, &record.attachment);
