@@ -1,5 +1,3 @@
-//! The settings of a chain, from the `ipam` section.
-
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +6,7 @@ use serde::Deserialize;
 
 use crate::record::{STATE_DIR, state_dir};
 
-/// The settings of a chain.
+/// The settings of a chain, from the `ipam` section.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// `ipam.delegates`, in the order in which they run.

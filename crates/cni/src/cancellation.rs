@@ -1,9 +1,7 @@
-//! Cancellation of a running call.
-
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Tells a call to give up.
+/// Tells a running call to give up.
 ///
 /// Whoever makes the call provides it: `main` from SIGTERM and SIGINT, a daemon from
 /// the connection that asked.

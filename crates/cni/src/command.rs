@@ -1,10 +1,8 @@
-//! Commands of the CNI protocol: the values of `CNI_COMMAND`.
-
 use strum::{Display, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 use crate::SpecVersion;
 
-/// The value of `CNI_COMMAND`.
+/// A command of the CNI protocol: the value of `CNI_COMMAND`.
 #[derive(Display, EnumString, IntoStaticStr, VariantArray, VariantNames)]
 #[strum(serialize_all = "UPPERCASE")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

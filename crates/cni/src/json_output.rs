@@ -1,10 +1,8 @@
-//! A JSON object that a plugin printed, with the bytes as they came.
-
 use serde_json::value::RawValue;
 
 use crate::{IpamResult, SpecVersion};
 
-/// A JSON object on a plugin's stdout.
+/// A JSON object that a plugin printed on stdout, with the bytes as they came.
 #[derive(Clone, Debug)]
 pub struct JsonOutput {
     bytes: Vec<u8>,

@@ -1,5 +1,3 @@
-//! A JSON object that preserves the order and the text of its members.
-
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;

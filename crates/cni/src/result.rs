@@ -1,5 +1,3 @@
-//! The success result of an IPAM plugin: addresses, routes, DNS.
-
 mod types;
 
 use std::net::IpAddr;

@@ -1,5 +1,3 @@
-//! The name of this node.
-
 use cni::{Error, Object};
 use rustix::system::uname;
 

@@ -1,4 +1,9 @@
-//! Entry points of a plugin: as a process, in memory, and as a linked plugin of a chain.
+//! Entry points of a plugin: [`main`] as a process, [`respond`] in memory, [`Linked`] in the process of
+//! a chain.
+//!
+//! All three end in `Answering`: it checks the environment before it reads the configuration, calls the
+//! plugin's function for the command, and logs the call and its error. A panic becomes an error object,
+//! so every call has an answer. Only `main` touches its process: variables, stdin, stdout, signals.
 
 use std::any::Any;
 use std::env;

@@ -1,4 +1,8 @@
-//! Outcome of a delegate: a result, nothing, or a failure.
+//! Outcome of a delegate: a result, nothing, or a [`Failure`].
+//!
+//! `output.rs` makes it of what a process has printed. ADD, its rollback and DEL ask a failure whether
+//! the delegate has run, has refused the call, or was killed; its message and its code are for people
+//! and for the main plugin.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,8 @@
 //! The catalogue: all pools and rules, verified together.
+//!
+//! Each [`Source`], the network configuration or a file, is read by itself. Here the names, the
+//! addresses and the pins of all are compared, so that no call finds a contradiction between two files.
+//! A [`Choice`] is what one rule chooses from the catalogue.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,8 @@
 //! The choice of a rule: its pools, and the address requested from each.
+//!
+//! For a container, all its facts are there. When the catalogue is verified, and on STATUS, there is no
+//! container: a pool whose name has an unknown fact is left out, and the choice is partial. All that is
+//! known is checked as for a container.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

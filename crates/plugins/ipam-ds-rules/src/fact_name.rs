@@ -1,8 +1,6 @@
-//! The name of a fact, in a condition or a template.
-
 use serde::Deserialize;
 
-/// The name of a fact.
+/// The name of a fact, in a condition or a template.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct FactName(String);
