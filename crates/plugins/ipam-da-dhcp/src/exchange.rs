@@ -1,15 +1,15 @@
-//! Exchanges of a client with the DHCP servers of a link. Their errors have a code: 11 if no server
+//! Exchanges of a client with the DHCP servers of a link, in both versions of DHCP. Their errors have a code: 11 if no server
 //! answers in time, 116 if one refuses or has another address than the wanted one, 5 if the link
 //! can't be used.
 
-use std::fmt::Display;
 use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use cni::{Error, code};
 
-use crate::socket::{INTERVAL, Socket, io_error};
+use crate::question::{Purpose, Question, refused};
+use crate::socket::{INTERVAL, io_error};
 use crate::{Client, Grant, Lease, Link, v4, v6};
 
 /// The time after which a message is sent again; it doubles each time.
@@ -18,32 +18,6 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// Number of refusals after which no other offer is asked for. A server may offer one address to
 /// several clients at once, and refuses all but the first (RFC 2131, section 3.1, item 4).
 const MOST_REFUSALS: usize = 5;
-
-/// The purpose of a client's message, and the server that it is for.
-#[derive(Clone, Copy)]
-pub enum Purpose<'a> {
-    /// Asks all servers for an offer.
-    Discover,
-    /// Takes this server's offer.
-    Request(&'a str),
-    /// Asks for more time: this server, or all.
-    Renew(Option<&'a str>),
-    /// Gives the lease back. The server's answer isn't waited for.
-    Release(&'a str),
-}
-
-/// Reads a packet; `None` if it isn't an answer to the client's message.
-type Read<'a> = Box<dyn Fn(&[u8]) -> Option<Result<Grant, Error>> + 'a>;
-
-/// A message that is ready to be sent.
-pub(crate) struct Question<'a> {
-    /// Receives the answers.
-    pub(crate) socket: Socket,
-    /// Sends the message, if `socket` doesn't.
-    pub(crate) sender: Option<Socket>,
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) read: Read<'a>,
-}
 
 /// Exchanges on a link.
 pub struct Exchange<'a> {
@@ -58,7 +32,7 @@ impl Exchange<'_> {
     ///
     /// # Errors
     ///
-    /// There is none.
+    /// Nobody grants one.
     pub fn acquire(&self, client: &Client, wanted: IpAddr) -> Result<Grant, Error> {
         let mut refusals = 0;
         loop {
@@ -140,10 +114,4 @@ impl Exchange<'_> {
         }
         Err(failure)
     }
-}
-
-/// The error of a server that refuses, for this reason.
-pub(crate) fn refused(why: impl Display) -> Error {
-    let msg = format!("the DHCP server refuses: {why}");
-    Error::new(code::SERVER_REFUSED, msg)
 }

@@ -85,6 +85,12 @@ pub struct Grant {
     pub(crate) dns: Dns,
 }
 
+/// Addresses as text, or names without the dot of the root, as a result has them.
+pub(crate) fn texts<T: ToString>(all: &[T]) -> Vec<String> {
+    let text = |one: &T| one.to_string().trim_end_matches('.').to_owned();
+    all.iter().map(text).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,6 +5,7 @@ mod exchange;
 mod lease;
 mod link;
 mod namespace;
+mod question;
 mod settings;
 mod socket;
 mod v4;
@@ -18,10 +19,11 @@ use ipam::{Completion, all_or_nothing};
 use settings::Settings;
 
 pub use client::Client;
-pub use exchange::{Exchange, Purpose};
+pub use exchange::Exchange;
 pub use lease::{FOREVER, Grant, Lease};
 pub use link::Link;
 pub use namespace::on_link;
+pub use question::Purpose;
 
 /// The allocator `ipam-da-dhcp`: takes a lease for each family from the network's DHCP servers.
 pub struct IpamDaDhcp;

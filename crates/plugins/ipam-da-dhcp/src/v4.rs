@@ -15,7 +15,8 @@ use dhcproto::v4::{
 use dhcproto::{Decodable, Encodable, Encoder};
 use ipnet::Ipv4Net;
 
-use crate::exchange::{Purpose, Question, refused};
+use crate::lease::texts;
+use crate::question::{Purpose, Question, refused};
 use crate::socket::{CLIENT, SERVER, Socket};
 use crate::{Client, Grant, Lease, Link};
 
@@ -215,12 +216,6 @@ fn of_its_class(ip: Ipv4Addr) -> Ipv4Net {
         _ => 24,
     };
     Ipv4Net::new_assert(ip, prefix_len).trunc()
-}
-
-/// Addresses as text, or names without the dot of the root.
-pub(crate) fn texts<T: ToString>(all: &[T]) -> Vec<String> {
-    let text = |one: &T| one.to_string().trim_end_matches('.').to_owned();
-    all.iter().map(text).collect()
 }
 
 #[cfg(test)]

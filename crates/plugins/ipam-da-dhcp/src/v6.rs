@@ -12,9 +12,9 @@ use dhcproto::v6::{
 };
 use dhcproto::{Decodable, Encodable};
 
-use crate::exchange::{Purpose, Question, refused};
+use crate::lease::texts;
+use crate::question::{Purpose, Question, refused};
 use crate::socket::Socket;
-use crate::v4::texts;
 use crate::{Client, Grant, Lease, Link};
 
 const CLIENT: u16 = 546;
