@@ -1,4 +1,4 @@
-//! Helpers that wait for a process, or delay one.
+//! Waits for a process, or delays one.
 
 use std::cell::RefCell;
 use std::fmt::{Debug, Display};
