@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use harness::{Call, ORCHESTRATOR, PLUGINS, Sandbox};
+use harness::{Call, IPAM_DELEGATED, PLUGINS, Sandbox};
 use serde_json::{Value, json};
 
 pub(crate) const DELEGATES: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
@@ -91,7 +91,9 @@ fn ten_megabytes_that_are_no_object_are_refused() {
         b"{\"a\":".repeat(ten_megabytes / 5),
         cut_off,
     ] {
-        let call = sandbox.call(ORCHESTRATOR, "ADD", &Value::Null).stdin(stdin);
+        let call = sandbox
+            .call(IPAM_DELEGATED, "ADD", &Value::Null)
+            .stdin(stdin);
         gets(&sandbox, call, 6, &["stdin"]);
     }
 }

@@ -1,10 +1,10 @@
 //! The two flavours: their output on stderr, and the verbose one's log.
 
-use harness::{Flavour, ORCHESTRATOR, Output, Sandbox, assert_has};
+use harness::{Flavour, IPAM_DELEGATED, Output, Sandbox, assert_has};
 use serde_json::{Value, json};
 
 /// The plugins that an ADD of these tests runs, each with a log.
-const LOGGED: [&str; 3] = [ORCHESTRATOR, "ipam-ds-ranges", "ipam-da-host-local"];
+const LOGGED: [&str; 3] = [IPAM_DELEGATED, "ipam-ds-ranges", "ipam-da-host-local"];
 
 fn sandbox(flavour: Flavour) -> (Sandbox, Value) {
     let sandbox = Sandbox::new(flavour).with_script(

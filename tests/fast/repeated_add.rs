@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use harness::{ORCHESTRATOR, Output, Sandbox, many_routes, needs};
+use harness::{IPAM_DELEGATED, Output, Sandbox, many_routes, needs};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -134,9 +134,9 @@ fn an_add_whose_answer_is_not_read_keeps_the_attachment_until_it_is_undone() {
     config["cniVersion"] = json!("1.1.0");
     let process = format!("process {} (ipam-", running.id());
     for (plugin, command) in [
-        (ORCHESTRATOR, "DEL"),
-        (ORCHESTRATOR, "ADD"),
-        (ORCHESTRATOR, "GC"),
+        (IPAM_DELEGATED, "DEL"),
+        (IPAM_DELEGATED, "ADD"),
+        (IPAM_DELEGATED, "GC"),
         ("ipam-gc", "GC"),
     ] {
         let refused = sandbox.call(plugin, command, &config).run();

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use harness::{
-    ALLOCATOR, CC, Call, Flavour, Node, ORCHESTRATOR, Sandbox, StoppedClock, assert_has, needs,
+    ALLOCATOR, CC, Call, Flavour, IPAM_DELEGATED, Node, Sandbox, StoppedClock, assert_has, needs,
 };
 use serde_json::json;
 
@@ -141,7 +141,7 @@ fn a_call_that_goes_on_after_midnight_logs_to_the_file_of_each_day() {
         .sandbox
         .with_script("sleeps", ": > \"$LATER\"; echo '{\"ips\":[]}'");
     let config = sandbox.config("1.0.0", &["sleeps"], &json!({}));
-    let call = sandbox.call(ORCHESTRATOR, "ADD", &config);
+    let call = sandbox.call(IPAM_DELEGATED, "ADD", &config);
     let output = logs
         .clock
         .set(call, midnight_before(1) - 5)
@@ -150,8 +150,8 @@ fn a_call_that_goes_on_after_midnight_logs_to_the_file_of_each_day() {
         .run();
     output.result();
     assert_eq!(output.stderr, "");
-    let [today, tomorrow] = &sandbox.log_files(ORCHESTRATOR)[..] else {
-        panic!("{:?}", sandbox.log_files(ORCHESTRATOR));
+    let [today, tomorrow] = &sandbox.log_files(IPAM_DELEGATED)[..] else {
+        panic!("{:?}", sandbox.log_files(IPAM_DELEGATED));
     };
     for (name, text) in [
         (today, "running the delegate"),
@@ -162,7 +162,7 @@ fn a_call_that_goes_on_after_midnight_logs_to_the_file_of_each_day() {
         assert_eq!(log.matches(text).count(), 1, "{name}: {log}");
         assert_eq!(mode(&file), 0o640, "{name}");
     }
-    assert_eq!(linked(&sandbox, ORCHESTRATOR), *tomorrow);
+    assert_eq!(linked(&sandbox, IPAM_DELEGATED), *tomorrow);
 }
 
 #[test]

@@ -14,8 +14,8 @@ use std::sync::{Mutex, Once};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::{
-    DHCP_RENEWER, DOCKER_DAEMON, Executable, Flavour, Form, INSTALLER, MULTI_CALL,
-    NETWORK_EXECUTABLES, PLUGINS, TARGET, TOOL, cargo, cargo_by_hand, debug_dir, network_plugins,
+    DHCP_RENEWER, DOCKER_DAEMON, Executable, Flavour, Form, INSTALLER, IPAMCTL, MULTI_CALL,
+    NETWORK_EXECUTABLES, PLUGINS, TARGET, cargo, cargo_by_hand, debug_dir, network_plugins,
     target_dir,
 };
 
@@ -64,7 +64,7 @@ impl Set {
     fn targets(self) -> Vec<&'static str> {
         let network = || NETWORK_EXECUTABLES.map(|executable| executable.file);
         let executables = match self {
-            Self::Normal => vec![MULTI_CALL.file, TOOL],
+            Self::Normal => vec![MULTI_CALL.file, IPAMCTL],
             Self::Verbose => vec![MULTI_CALL.file],
             Self::Network | Self::VerboseNetwork => network().to_vec(),
             Self::Single(name) => vec![name],
@@ -142,7 +142,9 @@ impl Set {
                     fs::hard_link(&multi_call, new)
                 });
                 if self == Self::Normal {
-                    replace(&folder.join(TOOL), |new| fs::hard_link(built(TOOL), new));
+                    replace(&folder.join(IPAMCTL), |new| {
+                        fs::hard_link(built(IPAMCTL), new)
+                    });
                 }
             }
             Self::Network | Self::VerboseNetwork => {

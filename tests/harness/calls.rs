@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{ALLOCATOR, Call, ORCHESTRATOR, Output, Sandbox};
+use crate::{ALLOCATOR, Call, IPAM_DELEGATED, Output, Sandbox};
 
 /// The chain of most tests.
 pub const RANGES_CHAIN: [&str; 2] = ["ipam-ds-ranges", ALLOCATOR];
@@ -19,7 +19,7 @@ pub const RULES_CHAIN: [&str; 2] = ["ipam-ds-rules", ALLOCATOR];
 impl Sandbox {
     /// A call of `ipam-delegated` for a container.
     pub fn chain_call(&self, command: &str, container: &str, config: &Value) -> Call {
-        self.call(ORCHESTRATOR, command, config)
+        self.call(IPAM_DELEGATED, command, config)
             .container(container)
     }
 
@@ -30,7 +30,7 @@ impl Sandbox {
 
     /// Runs `ipam-delegated` for the container `c1`.
     pub fn run(&self, command: &str, config: &Value) -> Output {
-        self.call(ORCHESTRATOR, command, config).run()
+        self.call(IPAM_DELEGATED, command, config).run()
     }
 
     /// A call of `ipam-delegated` for the container of a pod, `<namespace>-<pod>`.

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::waiting::wait_or_say;
 use crate::{
-    Background, Call, Flavour, INSTALLER, Node, Output, PLUGINS, Sandbox, TOOL, executable,
+    Background, Call, Flavour, INSTALLER, IPAMCTL, Node, Output, PLUGINS, Sandbox, executable,
 };
 
 /// The executable of the entry point.
@@ -64,8 +64,8 @@ impl Installation {
             let _ = fs::remove_file(&other);
             fs::hard_link(&first, &other).unwrap();
         }
-        let tool = executable(TOOL, Flavour::Normal);
-        let copy = folder.join("sbin").join(TOOL);
+        let tool = executable(IPAMCTL, Flavour::Normal);
+        let copy = folder.join("sbin").join(IPAMCTL);
         // A second copy would write through the link and empty the executable.
         if !copy.exists() {
             fs::hard_link(&tool, &copy)

@@ -11,8 +11,8 @@ use tempfile::TempDir;
 use crate::build::{executable, plugins};
 use crate::waiting::{PATIENCE, wait_within};
 use crate::{
-    Call, PLUGINS, REFERENCE_PLUGINS, TOOL, failure_report, network_plugins, reference, repository,
-    write_executable,
+    Call, IPAMCTL, PLUGINS, REFERENCE_PLUGINS, failure_report, network_plugins, reference,
+    repository, write_executable,
 };
 
 /// A build of the plugins, with its log levels.
@@ -213,7 +213,7 @@ impl Sandbox {
     /// The command line of `ipamctl` with this sandbox's folders.
     pub fn ipamctl_line(&self) -> Vec<PathBuf> {
         vec![
-            executable(TOOL, Flavour::Normal),
+            executable(IPAMCTL, Flavour::Normal),
             "--conf-dir".into(),
             self.conf_dir(),
             "--data-dir".into(),

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use harness::{Installation, Node, PLUGINS, TOOL, names, needs, one_inode, write_executable};
+use harness::{IPAMCTL, Installation, Node, PLUGINS, names, needs, one_inode, write_executable};
 use serde_json::json;
 
 #[test]
@@ -19,15 +19,15 @@ fn another_version_replaces_all_plugins_and_the_same_one_touches_nothing() {
     install(&old);
     assert!(installation.is_installed("1.0.0"));
     let inode = one_inode(&installation.sandbox.plugins());
-    assert_eq!(names(&sbin), [TOOL]);
-    let tool = fs::metadata(sbin.join(TOOL)).unwrap().ino();
+    assert_eq!(names(&sbin), [IPAMCTL]);
+    let tool = fs::metadata(sbin.join(IPAMCTL)).unwrap().ino();
     install(&old);
     assert_eq!(one_inode(&installation.sandbox.plugins()), inode);
     install(&new);
     assert!(installation.is_installed("2.0.0"));
     assert_ne!(one_inode(&installation.sandbox.plugins()), inode);
     // ipamctl is the same in both.
-    assert_eq!(fs::metadata(sbin.join(TOOL)).unwrap().ino(), tool);
+    assert_eq!(fs::metadata(sbin.join(IPAMCTL)).unwrap().ino(), tool);
     // The given release is installed, even an older one.
     install(&old);
     assert!(installation.is_installed("1.0.0"));

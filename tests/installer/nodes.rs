@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use harness::{Call, PLUGINS, Sandbox, TOOL, installer_executable, one_inode};
+use harness::{Call, IPAMCTL, PLUGINS, Sandbox, installer_executable, one_inode};
 use serde_json::{Value, json};
 
 use crate::keeping::mount;
@@ -50,8 +50,8 @@ impl KubernetesNode {
             )
             .unwrap();
         }
-        let tool = one_file.parent().unwrap().join(TOOL);
-        symlink(tool, node.path("image/sbin").join(TOOL)).unwrap();
+        let tool = one_file.parent().unwrap().join(IPAMCTL);
+        symlink(tool, node.path("image/sbin").join(IPAMCTL)).unwrap();
         // A node has these plugins before the installation.
         for plugin in ["bridge", "portmap", "macvlan"] {
             let path = node.path("opt/cni/bin").join(plugin);
@@ -152,7 +152,7 @@ impl KubernetesNode {
     }
 
     fn check(&self, conflist: &Path) {
-        let output = Call::new(self.path("opt/cni/sbin").join(TOOL))
+        let output = Call::new(self.path("opt/cni/sbin").join(IPAMCTL))
             .args(["--conf-dir".into(), self.path("etc/cni/net.d")])
             .args(["--cni-path".into(), self.path("opt/cni/bin")])
             .args(["check", "--no-exec", conflist.to_str().unwrap()])

@@ -3,7 +3,7 @@
 use std::fs;
 
 use harness::{
-    Installation, Node, PLUGINS, TOOL, installer_executable, names, needs, plugin_of_version,
+    IPAMCTL, Installation, Node, PLUGINS, installer_executable, names, needs, plugin_of_version,
     write_executable,
 };
 use serde_json::json;
@@ -24,7 +24,7 @@ fn a_removal_is_refused_while_addresses_are_reserved() {
     let said = &output.stderr;
     let row = ["10.1.0.7", "mynet", "8f3e52c1"];
     assert!(row.iter().all(|text| said.contains(text)), "{said}");
-    assert!(installation.is_installed("1.0.0") && sbin.join(TOOL).exists());
+    assert!(installation.is_installed("1.0.0") && sbin.join(IPAMCTL).exists());
     // A record alone is a reason.
     fs::remove_file(data.join("mynet/10.1.0.7")).unwrap();
     let record = installation
@@ -64,7 +64,7 @@ fn a_container_that_starts_during_a_removal_keeps_its_plugins_and_its_conflist()
     };
     let before = installed();
     // A container gets its address just after the look at the reservations.
-    let tool = release.join("sbin").join(TOOL);
+    let tool = release.join("sbin").join(IPAMCTL);
     let real = tool.with_extension("real");
     fs::rename(&tool, &real).unwrap();
     let (real, mynet) = (real.display(), data.join("mynet"));

@@ -8,8 +8,8 @@ use std::process::{Command, Output};
 
 use harness::waiting::{wait_for_value, wait_or_say};
 use harness::{
-    Flavour, INSTALLER, Image, NETWORK_EXECUTABLES, ORCHESTRATOR, PLUGINS, Release, Sandbox, TOOL,
-    assert_has, names, needs, network_plugins, one_inode,
+    Flavour, INSTALLER, IPAM_DELEGATED, IPAMCTL, Image, NETWORK_EXECUTABLES, PLUGINS, Release,
+    Sandbox, assert_has, names, needs, network_plugins, one_inode,
 };
 use serde_json::Value;
 
@@ -99,10 +99,10 @@ fn its_files_are_static_and_its_plugins_those_of_the_archive() {
         one_inode(&files.join("plugins"));
         for (ours, theirs) in [
             (
-                format!("plugins/{ORCHESTRATOR}"),
-                format!("bin/{ORCHESTRATOR}"),
+                format!("plugins/{IPAM_DELEGATED}"),
+                format!("bin/{IPAM_DELEGATED}"),
             ),
-            (format!("sbin/{TOOL}"), format!("sbin/{TOOL}")),
+            (format!("sbin/{IPAMCTL}"), format!("sbin/{IPAMCTL}")),
         ] {
             let same =
                 fs::read(files.join(&ours)).unwrap() == fs::read(released.join(theirs)).unwrap();
@@ -206,8 +206,8 @@ impl Engine<'_> {
             assert_eq!((owner.uid(), owner.mode() & 0o7777), (0, 0o755));
         }
         one_inode(&self.plugins());
-        let tool = self.folders()[0].0.join("sbin").join(TOOL);
-        assert!(fs::read(tool).unwrap() == fs::read(released.join("sbin").join(TOOL)).unwrap());
+        let tool = self.folders()[0].0.join("sbin").join(IPAMCTL);
+        assert!(fs::read(tool).unwrap() == fs::read(released.join("sbin").join(IPAMCTL)).unwrap());
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use harness::{
-    Call, Flavour, ORCHESTRATOR, Output, PLUGINS, Release, Sandbox, answer_of, names, needs,
+    Call, Flavour, IPAM_DELEGATED, Output, PLUGINS, Release, Sandbox, answer_of, names, needs,
 };
 use serde_json::{Value, json};
 
@@ -74,7 +74,7 @@ fn a_released_chain_runs_from_add_to_del_where_nothing_else_is() {
             // Without /proc, a plugin can't determine that a delegate is the same file, so it
             // executes it.
             let processes_of = |plugin| processes(&root, plugin);
-            let chain = processes_of(ORCHESTRATOR);
+            let chain = processes_of(IPAM_DELEGATED);
             let [selector, allocator] = ["ipam-ds-ranges", "ipam-da-host-local"].map(processes_of);
             assert!(chain.is_disjoint(&selector), "{chain:?} {selector:?}");
             assert!(chain.is_disjoint(&allocator), "{chain:?} {allocator:?}");

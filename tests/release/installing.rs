@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use harness::{
-    Flavour, ORCHESTRATOR, PLUGINS, Release, Sandbox, cargo_by_hand, dist, needs, network_plugins,
-    one_inode,
+    Flavour, IPAM_DELEGATED, PLUGINS, Release, Sandbox, cargo_by_hand, dist, needs,
+    network_plugins, one_inode,
 };
 
 use crate::traffic::{a_container_comes_and_goes, meanwhile};
@@ -18,8 +18,8 @@ use harness::{blocks, document};
 fn assert_installed(plugins: &Path, flavour: Flavour) {
     let folder = tempfile::tempdir().unwrap();
     let top = Release::of(flavour).extract(folder.path());
-    let released = fs::read(top.join("bin").join(ORCHESTRATOR)).unwrap();
-    assert!(fs::read(plugins.join(ORCHESTRATOR)).unwrap() == released);
+    let released = fs::read(top.join("bin").join(IPAM_DELEGATED)).unwrap();
+    assert!(fs::read(plugins.join(IPAM_DELEGATED)).unwrap() == released);
     one_inode(plugins);
     let expected = PLUGINS.len() + network_plugins().count();
     assert_eq!(fs::read_dir(plugins).unwrap().count(), expected);

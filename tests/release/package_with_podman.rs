@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use harness::{ORCHESTRATOR, PLUGINS, Podman, TOOL, dist, needs};
+use harness::{IPAM_DELEGATED, IPAMCTL, PLUGINS, Podman, dist, needs};
 use serde_json::json;
 
 /// Runs dpkg in this root.
@@ -55,20 +55,20 @@ fn podman_runs_the_plugins_of_the_package_and_a_purge_keeps_what_a_container_has
     assert!(unit.contains("=/usr/sbin/ipamctl "), "{unit}");
     let container = podman.start("web-1");
     assert_eq!(podman.address("web-1"), "10.77.1.10/16");
-    let mut ls = Command::new(tool.join(TOOL));
+    let mut ls = Command::new(tool.join(IPAMCTL));
     ls.arg("--conf-dir").arg(&configuration).arg("ls");
     let listed = String::from_utf8(ls.output().unwrap().stdout).unwrap();
     assert!(listed.contains("10.77.1.10"), "{listed}");
 
     dpkg(&root, &["--purge", "ipam-delegated"]);
     let is_there = |plugin: &str| plugins.join(plugin).exists();
-    assert!(!PLUGINS.into_iter().any(is_there) && !tool.join(TOOL).exists());
+    assert!(!PLUGINS.into_iter().any(is_there) && !tool.join(IPAMCTL).exists());
     let reservation = state.join("networks/pools/10.77.1.10");
     let record = record_folder.join(format!("testnet/{container}:eth0.json"));
     assert!(reservation.exists() && record.exists());
 
     dpkg(&root, &["--install", &package]);
-    assert!(is_there(ORCHESTRATOR));
+    assert!(is_there(IPAM_DELEGATED));
     podman.must(&["rm", "--force", "--time=0", "web-1"]);
     assert!(!reservation.exists());
     dpkg(&root, &["--purge", "ipam-delegated"]);

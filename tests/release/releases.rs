@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use harness::{
-    DOCKER_DAEMON, Flavour, ORCHESTRATOR, PLUGINS, Release, TOOL, dist, names, needs,
+    DOCKER_DAEMON, Flavour, IPAM_DELEGATED, IPAMCTL, PLUGINS, Release, dist, names, needs,
     network_plugins, one_inode, repository, segment_types,
 };
 use tempfile::TempDir;
@@ -22,7 +22,7 @@ fn extracted(flavour: Flavour) -> (TempDir, PathBuf) {
 
 /// Bytes of the multi-call executable.
 fn executable(top: &Path) -> Vec<u8> {
-    fs::read(top.join("bin").join(ORCHESTRATOR)).unwrap()
+    fs::read(top.join("bin").join(IPAM_DELEGATED)).unwrap()
 }
 
 /// Checks that an executable is loaded without another file, to which PT_INTERP or PT_DYNAMIC would
@@ -65,9 +65,11 @@ fn the_plugins_are_one_executable_that_needs_no_other_file() {
         let (_folder, top) = extracted(flavour);
         let bin = top.join("bin");
         one_inode(&bin);
-        let mode = fs::metadata(bin.join(ORCHESTRATOR)).unwrap().permissions();
+        let mode = fs::metadata(bin.join(IPAM_DELEGATED))
+            .unwrap()
+            .permissions();
         assert_eq!(mode.mode() & 0o777, 0o755);
-        assert_static(&bin.join(ORCHESTRATOR));
+        assert_static(&bin.join(IPAM_DELEGATED));
     }
 }
 
@@ -79,7 +81,7 @@ fn ipamctl_is_in_sbin_with_its_pages_and_units_and_not_among_the_plugins() {
         let names = BTreeSet::from_iter(names(top.join("bin")));
         let plugins = PLUGINS.into_iter().chain(network_plugins());
         assert_eq!(names, plugins.map(str::to_owned).collect());
-        let tool = top.join("sbin").join(TOOL);
+        let tool = top.join("sbin").join(IPAMCTL);
         assert_static(&tool);
         let help = output(Command::new(&tool).arg("--help")).unwrap();
         assert!(help.contains("gc"), "{help}");

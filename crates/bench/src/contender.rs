@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use harness::{MULTI_CALL, ORCHESTRATOR};
+use harness::{IPAM_DELEGATED, MULTI_CALL};
 use serde_json::{Value, json};
 use xtask::build::Flavour;
 
@@ -29,12 +29,12 @@ pub(crate) struct Contender {
 pub(crate) fn contenders(peer: &Path, folder: &Path) -> Result<[Contender; 4]> {
     let releases = Flavour::Normal.build_static(&[MULTI_CALL.package])?;
     let built = releases.join(MULTI_CALL.file);
-    let one_file = install(&built, &folder.join("one-file"), ORCHESTRATOR)?;
+    let one_file = install(&built, &folder.join("one-file"), IPAM_DELEGATED)?;
     for name in DELEGATES.into_iter().chain(["ipam-ds-rules"]) {
         fs::hard_link(&one_file, one_file.with_file_name(name))?;
     }
     // Copies are other files, so each is executed.
-    let separate = install(&built, &folder.join("separate"), ORCHESTRATOR)?;
+    let separate = install(&built, &folder.join("separate"), IPAM_DELEGATED)?;
     for name in DELEGATES {
         install(&built, &folder.join("separate"), name)?;
     }
@@ -49,9 +49,9 @@ pub(crate) fn contenders(peer: &Path, folder: &Path) -> Result<[Contender; 4]> {
     };
     let installed_peer = install(peer, &folder.join("peer"), "host-local")?;
     Ok([
-        contender("one file", one_file, ORCHESTRATOR),
+        contender("one file", one_file, IPAM_DELEGATED),
         contender(&name_of_peer(peer)?, installed_peer, "host-local"),
-        contender("separate", separate, ORCHESTRATOR),
+        contender("separate", separate, IPAM_DELEGATED),
         contender("empty program", empty, "empty"),
     ])
 }

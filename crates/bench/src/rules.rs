@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
-use harness::ORCHESTRATOR;
+use harness::IPAM_DELEGATED;
 use serde_json::{Value, json};
 
 use crate::contender::Contender;
@@ -31,7 +31,7 @@ pub(crate) fn measure(executable: &Path, data: &Path) -> Result<Table> {
             name: format!("{rules} rules"),
             executable: executable.to_owned(),
             ipam: json!({
-                "type": ORCHESTRATOR, "delegates": ["ipam-ds-rules", "ipam-da-host-local"],
+                "type": IPAM_DELEGATED, "delegates": ["ipam-ds-rules", "ipam-da-host-local"],
                 "poolsDir": catalogue,
             }),
         };

@@ -15,7 +15,7 @@ pub const EXTENSIONS: [&str; 3] = ["conf", "conflist", "json"];
 
 /// The networks in these folders, and the files that can't be used, each with the reason.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct Listing {
     /// The networks, in the order of the files.
     pub conflists: Vec<Conflist>,
     /// The files and folders that can't be used.
@@ -50,7 +50,7 @@ impl fmt::Display for Problem {
 /// The largest file that is read.
 const MOST_BYTES: u64 = 64 << 20;
 
-impl Found {
+impl Listing {
     /// Reads these folders. A missing one has no networks.
     pub fn in_folders(folders: &[impl AsRef<Path>]) -> Self {
         let mut found = Self::default();
@@ -136,7 +136,7 @@ mod tests {
         write("40-d.txt", &conf("d")).unwrap();
         fs::create_dir(folder.path().join("50-e.conf")).unwrap();
         let missing = folder.path().join("missing");
-        let found = Found::in_folders(&[missing, folder.path().to_owned()]);
+        let found = Listing::in_folders(&[missing, folder.path().to_owned()]);
         let names: Vec<&str> = found
             .conflists
             .iter()

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use folder::files_with;
-pub use folder::{EXTENSIONS, Found, Problem, files, read, readable};
+pub use folder::{EXTENSIONS, Listing, Problem, files, read, readable};
 
 /// A network configuration file: a list of plugins (`*.conflist`), or a single plugin
 /// (`*.conf`, `*.json`).
@@ -66,7 +66,7 @@ impl Conflist {
         let name: NetworkName = value(&object, is_list, "name")?.ok_or_else(missing)?;
         let (version, unsupported_version) = version(&object, is_list)?;
         let plugins = if is_list {
-            listed(file, &object, &name, version)?
+            listed_plugins(file, &object, &name, version)?
         } else {
             vec![PluginEntry::parse("", object.clone(), &name, version)?]
         };
@@ -163,7 +163,7 @@ impl PluginEntry {
 }
 
 /// The plugins of a list, and those in the folder that is named after the network.
-fn listed(
+fn listed_plugins(
     file: &Path,
     list: &Object,
     name: &NetworkName,
@@ -176,7 +176,7 @@ fn listed(
         plugins.push(PluginEntry::parse(&path, entry, name, version)?);
     }
     if !flag(list, "loadOnlyInlinedPlugins")? {
-        plugins.extend(beside(file, name, version)?);
+        plugins.extend(plugins_beside(file, name, version)?);
     }
     if plugins.is_empty() {
         let why = "plugins is missing or empty: a network needs a plugin";
@@ -186,7 +186,7 @@ fn listed(
 }
 
 /// The plugins of `<folder>/<network>/*.conf`, which libcni appends since version 1.3.
-fn beside(
+fn plugins_beside(
     file: &Path,
     name: &NetworkName,
     version: SpecVersion,

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
-use docker_records::records::RECORDS;
+use docker_records::records::ADDRESS_RECORDS;
 
 use crate::ipam::default_pools::{DEFAULTS, DefaultPool};
 
@@ -62,7 +62,7 @@ pub(crate) struct CommandLine {
 impl CommandLine {
     /// The folder of the chains' records.
     pub(crate) fn records(&self) -> PathBuf {
-        self.state_dir.join(RECORDS)
+        self.state_dir.join(ADDRESS_RECORDS)
     }
 }
 

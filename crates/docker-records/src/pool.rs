@@ -8,7 +8,7 @@ use ipam::{Interval, IpNet, Range};
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// The directory of the reservations of pools without a network configuration.
-pub const DIRECTORY: &str = "docker";
+pub const DOCKER_DIRECTORY: &str = "docker";
 
 /// Options, as Docker passes them on.
 pub type Options = BTreeMap<String, String>;
@@ -63,7 +63,7 @@ impl Pool {
         conflist: Option<NetworkName>,
     ) -> Result<Self> {
         let given = match &conflist {
-            None => Some(given_of(subnet, range)?),
+            None => Some(given_addresses(subnet, range)?),
             Some(_) => None,
         };
         Ok(Self {
@@ -125,14 +125,14 @@ pub fn range_of(subnet: IpNet, part: Option<IpNet>) -> Object {
 /// # Errors
 ///
 /// Code 7: the subnet has no address to give.
-pub fn whole(subnet: IpNet) -> Result<Range, cni::Error> {
+pub fn whole_subnet(subnet: IpNet) -> Result<Range, cni::Error> {
     Range::read("Pool", &range_of(subnet, None))
 }
 
 /// The addresses of a subnet, or of a part of it, that are given without request: neither the
 /// subnet's own address nor its broadcast address.
-fn given_of(subnet: IpNet, range: Option<IpNet>) -> Result<Interval> {
-    let all = whole(subnet)?.addresses();
+fn given_addresses(subnet: IpNet, range: Option<IpNet>) -> Result<Interval> {
+    let all = whole_subnet(subnet)?.addresses();
     let Some(range) = range else {
         return Ok(all);
     };
@@ -184,7 +184,7 @@ mod tests {
             (Some("10.1.0.4/30"), "10.1.0.4-10.1.0.7"),
         ] {
             let range = range.map(|range| range.parse().unwrap());
-            let all = given_of("10.1.0.0/24".parse().unwrap(), range).unwrap();
+            let all = given_addresses("10.1.0.0/24".parse().unwrap(), range).unwrap();
             assert_eq!(all.to_string(), given);
         }
     }

@@ -20,7 +20,7 @@ pub const NAME: &str = "ipam-ds-docker";
 
 /// The requested pool.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Wanted {
+pub struct RequestedPool {
     /// Its subnet.
     pub subnet: IpNet,
     /// The part of it that addresses are given from.
@@ -39,7 +39,7 @@ pub struct PoolFilter;
 impl PoolFilter {
     fn reply(call: &Call<'_>) -> Result<Reply, Error> {
         let mut result = call.config.prev_result()?.unwrap_or_default();
-        let Some(wanted) = call.config.read::<Wanted>(KEY)? else {
+        let Some(wanted) = call.config.read::<RequestedPool>(KEY)? else {
             return Ok(Reply::Result(result));
         };
         let pools = ipam::Pools::of_result(&result)?.into_entries();
@@ -89,10 +89,10 @@ pub fn ranges(pool: &Object) -> Result<Vec<(Object, Range)>, Error> {
 
 /// The wanted pool, from the ranges of an entry's pools that are in its subnet; `None` if there are
 /// none.
-fn filtered(entry: &Object, wanted: &Wanted) -> Result<Option<Object>, Error> {
+fn filtered(entry: &Object, wanted: &RequestedPool) -> Result<Option<Object>, Error> {
     let mut left = Vec::new();
     for pool in iter::once(entry.clone()).chain(overflow::objects("pool", entry)?) {
-        left.extend(of_subnet(pool, wanted)?);
+        left.extend(in_subnet(pool, wanted)?);
     }
     if left.is_empty() {
         return Ok(None);
@@ -120,7 +120,7 @@ fn filtered(entry: &Object, wanted: &Wanted) -> Result<Option<Object>, Error> {
 }
 
 /// A pool with its ranges that are in the wanted subnet; `None` if there are none.
-fn of_subnet(mut pool: Object, wanted: &Wanted) -> Result<Option<Object>, Error> {
+fn in_subnet(mut pool: Object, wanted: &RequestedPool) -> Result<Option<Object>, Error> {
     let mut left = Vec::new();
     for (mut written, range) in ranges(&pool)? {
         if range.subnet() != wanted.subnet {

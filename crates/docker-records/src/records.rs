@@ -10,20 +10,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
 /// The folder below the daemon's state folder with the records of addresses.
-pub const RECORDS: &str = "records";
+pub const ADDRESS_RECORDS: &str = "records";
 
 /// The folder below the daemon's state folder with the records of endpoints.
-pub const ENDPOINTS: &str = "endpoints";
+pub const ENDPOINT_RECORDS: &str = "endpoints";
 
 /// The start of the container IDs in the daemon's records.
-pub const PREFIX: &str = "docker-";
+pub const DOCKER_PREFIX: &str = "docker-";
 
 /// The name of the interface in every record.
 pub const IFNAME: &str = "eth0";
 
 /// The line of an attachment's record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Line {
+pub enum CallerLine {
     /// An address.
     #[serde(rename = "docker")]
     Address(AddressLine),
@@ -92,7 +92,7 @@ pub struct PortMapping {
     pub host_ip: String,
 }
 
-impl Line {
+impl CallerLine {
     /// The daemon's line in a record; `None` in a record of another program.
     pub fn of(record: &AttachmentRecord) -> Option<Self> {
         let mut lines = record.caller_lines.iter();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use chain::record::{self, networks, state_dir};
 use cni::{Attachment, Environment, NetworkName, Object};
-use conflist::Found;
+use conflist::Listing;
 
 use crate::Arguments;
 
@@ -46,7 +46,7 @@ pub(crate) fn attachments(arguments: &Arguments) -> Result<BTreeSet<RecordName>>
 /// The folders of records that these folders' configurations name. A Multus network may have its
 /// configuration elsewhere, so the default is always one of them.
 fn configured_folders(conf_dirs: &[PathBuf]) -> BTreeSet<PathBuf> {
-    let found = Found::in_folders(conf_dirs);
+    let found = Listing::in_folders(conf_dirs);
     for problem in &found.problems {
         tracing::debug!(%problem, "a network configuration is not used");
     }

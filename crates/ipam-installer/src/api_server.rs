@@ -20,15 +20,15 @@ use kube::{Api, Client, Config};
 use serde_json::json;
 
 use crate::arguments::Arguments;
-use crate::at::At;
 use crate::mark::INSTALLER;
+use crate::path_context::PathContext;
 use crate::time_limit::within;
 
 /// Name of the cluster, the user, and the extension that contains the node's name.
 const NAME: &str = "ipam-delegated.io";
 
 /// Longest time of the request, from the connection to the end of the answer.
-const MOST: Duration = Duration::from_secs(5);
+const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// The text of the kubeconfig.
 ///
@@ -43,7 +43,7 @@ pub(crate) fn kubeconfig(arguments: &Arguments) -> Result<String> {
     };
     let (token, authority) = (file("token")?, file("ca.crt")?);
     let cluster = json!({
-        "server": api_server()?,
+        "server": api_server_url()?,
         "certificate-authority-data": STANDARD.encode(&authority),
     });
     let context = json!({
@@ -73,8 +73,8 @@ pub(crate) fn node_subnets(arguments: &Arguments) -> Result<Vec<IpNet>> {
     let node = node.context("--node doesn't say which node this is")?;
     let account =
         kubeconfig(arguments).context("the pod has no service account that may read its Node")?;
-    let request = format!("GET {}/api/v1/nodes/{node}", api_server()?);
-    within(MOST, "no answer", pod_cidrs(&account, node)).context(request)
+    let request = format!("GET {}/api/v1/nodes/{node}", api_server_url()?);
+    within(TIME_LIMIT, "no answer", pod_cidrs(&account, node)).context(request)
 }
 
 async fn pod_cidrs(account: &str, node: &str) -> Result<Vec<IpNet>> {
@@ -99,7 +99,7 @@ async fn pod_cidrs(account: &str, node: &str) -> Result<Vec<IpNet>> {
 /// # Errors
 ///
 /// A variable is missing.
-fn api_server() -> Result<String> {
+fn api_server_url() -> Result<String> {
     let value = |name| env::var(name).with_context(|| format!("no API server is known: {name}"));
     let host = value("KUBERNETES_SERVICE_HOST")?;
     let port = value("KUBERNETES_SERVICE_PORT")?;

@@ -7,12 +7,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
-use conflist::Found;
+use conflist::Listing;
 use tokio::process::Command;
 
-use crate::at::At;
 use crate::image::FOLDERS;
 use crate::node::Node;
+use crate::path_context::PathContext;
 use crate::staged::{create_all, remove};
 use crate::time_limit::run;
 use crate::wanted::{Files, Wanted};
@@ -35,7 +35,7 @@ impl Node {
         }
         let mut words = Vec::new();
         for wanted in different.iter().filter(|wanted| wanted.is_catalogue()) {
-            let (path, staged) = (wanted.paths[0].display(), wanted.staged());
+            let (path, staged) = (wanted.paths[0].display(), wanted.staged_path());
             words.push(format!("--pools-dir={path}={}", staged.display()));
         }
         self.check(&folder, &words)
@@ -46,7 +46,7 @@ impl Node {
     /// # Errors
     ///
     /// The errors that were found.
-    pub(crate) fn check_taken(&self, name: &str) -> Result<()> {
+    pub(crate) fn check_default(&self, name: &str) -> Result<()> {
         let folder = &self.arguments.conflists;
         let file = folder.join(name).to_string_lossy().into_owned();
         self.check(folder, &["--default".to_owned(), file])
@@ -119,7 +119,7 @@ impl Node {
 
 /// The folders that the conflists in these folders name by a key of `ipam`.
 pub(crate) fn folders(conf_dirs: &[&PathBuf], key: &str) -> BTreeSet<PathBuf> {
-    let lists = Found::in_folders(conf_dirs).conflists;
+    let lists = Listing::in_folders(conf_dirs).conflists;
     let plugins = lists.iter().flat_map(|list| &list.plugins);
     let folders = plugins.filter_map(|plugin| plugin.ipam()?.read("ipam", key).ok()?);
     folders.collect()

@@ -10,9 +10,9 @@ use state_files::names_in;
 
 use crate::api_server::{kubeconfig, node_subnets};
 use crate::arguments::Arguments;
-use crate::at::At;
 use crate::mark::marked;
-use crate::wanted::{Content, Files, Wanted, installed};
+use crate::path_context::PathContext;
+use crate::wanted::{Content, Files, Wanted, installed_conflists};
 
 /// The kubeconfig, catalogues and conflists. Of an empty or missing ConfigMap nothing is wanted, and
 /// nothing removed.
@@ -23,7 +23,7 @@ pub(crate) struct Config {
     /// The conflists by name.
     pub(crate) conflists: Files,
     /// Installed conflists that are not wanted any more.
-    pub(crate) removed: Vec<PathBuf>,
+    pub(crate) obsolete: Vec<PathBuf>,
 }
 
 impl Config {
@@ -40,8 +40,8 @@ impl Config {
             self.wanted.push(Wanted::new(path, content));
         }
         let mut read = |from: &Path, extensions: &[&str]| {
-            let files = files_for(from, arguments.node.as_deref(), extensions);
-            let completed = files.and_then(|files| complete(files, arguments, subnets));
+            let files = node_files(from, arguments.node.as_deref(), extensions);
+            let completed = files.and_then(|files| fill_in(files, arguments, subnets));
             completed.with_context(|| format!("{}: nothing of it is installed", from.display()))
         };
         let mut wanted = Vec::new();
@@ -53,11 +53,11 @@ impl Config {
         let from = arguments.conflists_from.as_ref();
         let conflists = from.map_or(Ok(Files::new()), |from| read(from, &EXTENSIONS))?;
         if !conflists.is_empty() {
-            self.removed = installed(folder)?;
+            self.obsolete = installed_conflists(folder)?;
         }
         for (name, text) in &conflists {
             let path = folder.join(name);
-            self.removed.retain(|removed| *removed != path);
+            self.obsolete.retain(|removed| *removed != path);
             wanted.push(Wanted::new(&path, Content::Conflist(text.clone())));
         }
         self.wanted.append(&mut wanted);
@@ -74,7 +74,7 @@ impl Config {
 ///
 /// The folder can't be read, is replaced meanwhile, contains a file with another kind of name, or
 /// only files of other nodes.
-fn files_for(folder: &Path, node: Option<&str>, extensions: &[&str]) -> Result<Files> {
+fn node_files(folder: &Path, node: Option<&str>, extensions: &[&str]) -> Result<Files> {
     // The kubelet replaces all files by replacing one link.
     let link = || fs::read_link(folder.join("..data")).unwrap_or_default();
     let data = folder.join(link());
@@ -92,10 +92,10 @@ fn files_for(folder: &Path, node: Option<&str>, extensions: &[&str]) -> Result<F
         folder.join(link()) == data,
         "its files change while they are read"
     );
-    for_node(all, node, extensions)
+    choose_for_node(all, node, extensions)
 }
 
-fn for_node(all: Files, node: Option<&str>, extensions: &[&str]) -> Result<Files> {
+fn choose_for_node(all: Files, node: Option<&str>, extensions: &[&str]) -> Result<Files> {
     let (mut general, mut own, is_missing) = (Files::new(), Files::new(), all.is_empty());
     for (name, text) in all {
         let parts = name.rsplit_once('.');
@@ -124,16 +124,21 @@ fn for_node(all: Files, node: Option<&str>, extensions: &[&str]) -> Result<Files
 }
 
 /// The files with the node's subnets in the place of placeholders, and with the installer's mark.
-fn complete(files: Files, arguments: &Arguments, subnets: &mut Vec<IpNet>) -> Result<Files> {
+fn fill_in(files: Files, arguments: &Arguments, subnets: &mut Vec<IpNet>) -> Result<Files> {
     let complete = |(name, text): (String, String)| {
-        let completed = replace(&text, arguments, subnets).and_then(|text| marked(&text));
+        let completed =
+            replace_placeholders(&text, arguments, subnets).and_then(|text| marked(&text));
         Ok((name.clone(), completed.context(name)?))
     };
     files.into_iter().map(complete).collect()
 }
 
 /// Replaces `${podCIDR}` and `${podCIDR6}` by the node's first subnet of the IP version.
-fn replace(text: &str, arguments: &Arguments, subnets: &mut Vec<IpNet>) -> Result<String> {
+fn replace_placeholders(
+    text: &str,
+    arguments: &Arguments,
+    subnets: &mut Vec<IpNet>,
+) -> Result<String> {
     let mut replaced = text.to_owned();
     for (placeholder, version) in [("${podCIDR}", "IPv4"), ("${podCIDR6}", "IPv6")] {
         if !text.contains(placeholder) {
@@ -162,7 +167,8 @@ mod tests {
         let all = files
             .iter()
             .map(|name| ((*name).to_owned(), (*name).to_owned()));
-        let chosen = for_node(all.collect(), node, &["json"]).map_err(|error| error.to_string())?;
+        let chosen =
+            choose_for_node(all.collect(), node, &["json"]).map_err(|error| error.to_string())?;
         let pairs = chosen.iter().map(|(name, from)| format!("{name}={from}"));
         Ok(pairs.collect::<Vec<_>>().join(" "))
     }
@@ -194,14 +200,14 @@ mod tests {
         fs::write(path.join("..2026_1/a.json"), "{}").unwrap();
         symlink("..2026_1", path.join("..data")).unwrap();
         symlink("..data/a.json", path.join("a.json")).unwrap();
-        let files = files_for(path, None, &["json"]).unwrap();
+        let files = node_files(path, None, &["json"]).unwrap();
         assert_eq!(files, Files::from([("a.json".to_owned(), "{}".to_owned())]));
     }
 
     fn replaced(text: &str, subnets: &[&str]) -> Result<String, String> {
         let mut subnets = subnets.iter().map(|text| text.parse().unwrap()).collect();
         let arguments = Arguments::parse_from(["ipam-installer"]);
-        replace(text, &arguments, &mut subnets).map_err(|error| format!("{error:#}"))
+        replace_placeholders(text, &arguments, &mut subnets).map_err(|error| format!("{error:#}"))
     }
 
     #[test]

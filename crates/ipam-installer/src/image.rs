@@ -8,7 +8,7 @@ use state_files::names_in;
 use tokio::process::Command;
 
 use crate::arguments::Arguments;
-use crate::at::At;
+use crate::path_context::PathContext;
 use crate::time_limit::run;
 use crate::wanted::{Content, Wanted};
 

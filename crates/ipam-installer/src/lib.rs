@@ -2,13 +2,13 @@
 
 mod api_server;
 mod arguments;
-mod at;
 mod check;
 mod config;
 mod failed_dels;
 mod image;
 mod mark;
 mod node;
+mod path_context;
 mod staged;
 mod status;
 mod time_limit;
@@ -34,10 +34,10 @@ use status::Status;
 const MOST_FOR_LOCK: Duration = Duration::from_secs(20);
 
 /// Interval between two looks.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Interval while there is a problem.
-const LATER: Duration = Duration::from_secs(5);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Reads the process's arguments, and executes them.
 pub fn main() -> ExitCode {
@@ -79,11 +79,11 @@ fn run(arguments: Arguments) -> Result<bool> {
         looked = looked.and_then(|()| node.look());
         let version = &node.image.version;
         let (pause, text) = match looked {
-            Err(error) => (LATER, format!("not ready: {version}: {error:#}")),
+            Err(error) => (RETRY_INTERVAL, format!("not ready: {version}: {error:#}")),
             Ok(()) if node.arguments.uninstall => {
                 (Duration::MAX, format!("ready: uninstalled by {version}"))
             }
-            Ok(()) => (LOOK, format!("ready: {version}")),
+            Ok(()) => (LOOK_INTERVAL, format!("ready: {version}")),
         };
         status.set(text);
         sleep(pause);

@@ -11,7 +11,7 @@ pub(crate) const INSTALLER: &str = "ipam-installer";
 
 /// True for the content of an executable of this project, or of a JSON file that an installer has
 /// written.
-pub(crate) fn is_own(content: &[u8]) -> bool {
+pub(crate) fn is_marked(content: &[u8]) -> bool {
     let file: Value = serde_json::from_slice(content).unwrap_or_default();
     file["installedBy"] == INSTALLER || memmem::find(content, VERSION_MARK.as_bytes()).is_some()
 }
@@ -24,8 +24,8 @@ pub(crate) fn is_own(content: &[u8]) -> bool {
 pub(crate) fn marked(text: &str) -> Result<String> {
     let object: Map<String, Value> = serde_json::from_str(text)?;
     if let Some(value) = object.get("installedBy") {
-        let is_own = *value == INSTALLER;
-        ensure!(is_own, "the key installedBy is the installer's");
+        let is_marked = *value == INSTALLER;
+        ensure!(is_marked, "the key installedBy is the installer's");
         return Ok(text.to_owned());
     }
     let (before, after) = text.split_once('{').unwrap_or_default();
@@ -44,9 +44,9 @@ mod tests {
         let with = marked(text).unwrap();
         let expected = "\n{\n  \"installedBy\": \"ipam-installer\", \"b\": 1.50,\n \"a\": {} }\n";
         assert_eq!(with, expected);
-        assert!(is_own(with.as_bytes()) && !is_own(text.as_bytes()));
+        assert!(is_marked(with.as_bytes()) && !is_marked(text.as_bytes()));
         assert_eq!(marked(&with).unwrap(), with);
-        assert!(is_own(marked(" {} ").unwrap().as_bytes()));
+        assert!(is_marked(marked(" {} ").unwrap().as_bytes()));
     }
 
     #[test]
@@ -54,6 +54,6 @@ mod tests {
         for text in ["[]", "{", "{\"installedBy\": \"me\"}", ""] {
             assert!(marked(text).is_err(), "{text}");
         }
-        assert!(!is_own(b"{\"installedBy\": \"me\"}"));
+        assert!(!is_marked(b"{\"installedBy\": \"me\"}"));
     }
 }

@@ -15,11 +15,11 @@ use ipnet::IpNet;
 use state_files::{FileId, lock_file};
 
 use crate::arguments::Arguments;
-use crate::at::At;
 use crate::config::Config;
 use crate::image::Image;
-use crate::staged::{bring_back, create_all, remove_left, remove_own};
-use crate::wanted::{Known, Wanted};
+use crate::path_context::PathContext;
+use crate::staged::{create_all, remove_installed, remove_staged, restore_conflists};
+use crate::wanted::{KnownStates, Wanted};
 
 /// A node, and what this process knows of it.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Node {
     pub(crate) image: Image,
     /// The locked folder. The kernel unlocks it when the process ends.
     lock: Option<File>,
-    known: Known,
+    known: KnownStates,
     /// Subnets of the node's pods. Kubernetes never changes them, so they are read once.
     subnets: Vec<IpNet>,
 }
@@ -43,7 +43,7 @@ impl Node {
         Ok(Self {
             image: Image::new(&arguments)?,
             lock: None,
-            known: Known::new(),
+            known: KnownStates::new(),
             subnets: Vec::new(),
             arguments,
         })
@@ -77,12 +77,12 @@ impl Node {
     /// Removes what was staged, and brings back what was put aside.
     fn tidy(&self) -> Result<()> {
         let arguments = &self.arguments;
-        bring_back(&arguments.conflists)?;
+        restore_conflists(&arguments.conflists)?;
         let files = arguments.pools.iter().chain(&arguments.kubeconfig);
         let folders = [&arguments.plugins, &arguments.conflists].into_iter();
         let folders = folders.chain(&arguments.sbin).map(PathBuf::as_path);
         let mut folders = folders.chain(files.filter_map(|path| path.parent()));
-        folders.try_for_each(remove_left)
+        folders.try_for_each(remove_staged)
     }
 
     /// Puts everything right; or removes everything, once nothing is in use.
@@ -92,7 +92,7 @@ impl Node {
     /// As [`Self::put_right`] and [`Self::uninstall`].
     pub(crate) fn look(&mut self) -> Result<()> {
         let looked = if self.arguments.uninstall {
-            self.remove_all()
+            self.uninstall_if_unused()
         } else {
             self.put_right()
         };
@@ -100,7 +100,7 @@ impl Node {
         looked.and(tidied)
     }
 
-    fn remove_all(&mut self) -> Result<()> {
+    fn uninstall_if_unused(&mut self) -> Result<()> {
         let conflists = &self.arguments.conflists;
         let Err(in_use) = self.refuse_if_in_use(&[conflists]) else {
             return self.uninstall();
@@ -128,29 +128,29 @@ impl Node {
         // The check reads staged catalogues, and copies of the conflists.
         stage(&different, |wanted| !wanted.is_conflist())?;
         let is_changed = different.iter().any(|wanted| wanted.is_of_config_map());
-        let checked = if is_changed || !config.removed.is_empty() {
+        let checked = if is_changed || !config.obsolete.is_empty() {
             self.check_new(&config.conflists, &different)
         } else {
             Ok(())
         };
         if checked.is_err() {
             different.retain(|wanted| !wanted.is_of_config_map());
-            config.removed.clear();
+            config.obsolete.clear();
         }
         stage(&different, Wanted::is_conflist)?;
         for wanted in different {
-            wanted.put(&mut self.known)?;
+            wanted.install(&mut self.known)?;
         }
-        for path in &config.removed {
-            remove_own(path)?;
+        for path in &config.obsolete {
+            remove_installed(path)?;
         }
-        all_as_one([
+        joined_errors([
             read.context("config"),
             checked.context("config: what is in use stays as it was"),
         ])?;
         let stays = !self.arguments.once && !self.arguments.uninstall;
         match config.conflists.keys().next() {
-            Some(first) if stays => self.check_taken(first).context("network"),
+            Some(first) if stays => self.check_default(first).context("network"),
             _ => Ok(()),
         }
     }
@@ -159,7 +159,7 @@ impl Node {
 /// What the node doesn't have as it should be.
 fn different<'a>(
     wanted: impl Iterator<Item = &'a Wanted>,
-    known: &mut Known,
+    known: &mut KnownStates,
 ) -> Result<Vec<&'a Wanted>> {
     let mut different = Vec::new();
     for wanted in wanted {
@@ -177,7 +177,7 @@ fn stage(all: &[&Wanted], which: impl Fn(&Wanted) -> bool) -> Result<()> {
 }
 
 /// One error of all that are there.
-fn all_as_one(results: [Result<()>; 2]) -> Result<()> {
+fn joined_errors(results: [Result<()>; 2]) -> Result<()> {
     let problems = results.into_iter().filter_map(Result::err);
     let problems: Vec<String> = problems.map(|error| format!("{error:#}")).collect();
     ensure!(problems.is_empty(), problems.join("; "));

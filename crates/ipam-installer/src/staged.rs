@@ -14,15 +14,15 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use state_files::{names_in, remove_file};
 
-use crate::at::At;
-use crate::wanted::{Content, Found, Known, Wanted, classify, metadata};
+use crate::path_context::PathContext;
+use crate::wanted::{Content, KnownStates, PathContent, Wanted, classify, metadata};
 
 /// End of the names of new files, which begin with a dot. Runtimes ignore such names.
 const NEW: &str = ".ipam-installer";
 
 impl Wanted {
     /// The path of the new file or folder, until it is put into its place.
-    pub(crate) fn staged(&self) -> PathBuf {
+    pub(crate) fn staged_path(&self) -> PathBuf {
         beside(&self.paths[0])
     }
 
@@ -32,7 +32,7 @@ impl Wanted {
     ///
     /// An I/O error.
     pub(crate) fn stage(&self) -> Result<()> {
-        let (folder, new) = (self.folder(), self.staged());
+        let (folder, new) = (self.folder(), self.staged_path());
         let stage = || -> Result<()> {
             create_all(folder)?;
             if let Content::Catalogue(files) = &self.content {
@@ -55,7 +55,7 @@ impl Wanted {
     /// # Errors
     ///
     /// An I/O error.
-    pub(crate) fn put(&self, known: &mut Known) -> Result<()> {
+    pub(crate) fn install(&self, known: &mut KnownStates) -> Result<()> {
         let (folder, mut names) = (self.folder(), Vec::new());
         for path in &self.paths {
             let new = beside(path);
@@ -90,7 +90,7 @@ fn beside(path: &Path) -> PathBuf {
 /// # Errors
 ///
 /// An I/O error.
-pub(crate) fn remove_left(folder: &Path) -> Result<()> {
+pub(crate) fn remove_staged(folder: &Path) -> Result<()> {
     // What can't be read can't be written to either, which is named then.
     let names = names_in(folder).unwrap_or_default().into_iter();
     let mut left = names.filter(|name| name.starts_with('.') && name.ends_with(NEW));
@@ -98,7 +98,7 @@ pub(crate) fn remove_left(folder: &Path) -> Result<()> {
 }
 
 /// The folder in which an uninstallation puts the conflists of a folder aside.
-pub(crate) fn aside(conflists: &Path) -> PathBuf {
+pub(crate) fn aside_folder(conflists: &Path) -> PathBuf {
     conflists.join(".aside-by-ipam-installer")
 }
 
@@ -108,8 +108,8 @@ pub(crate) fn aside(conflists: &Path) -> PathBuf {
 /// # Errors
 ///
 /// An I/O error.
-pub(crate) fn bring_back(conflists: &Path) -> Result<()> {
-    let aside = aside(conflists);
+pub(crate) fn restore_conflists(conflists: &Path) -> Result<()> {
+    let aside = aside_folder(conflists);
     if !aside.exists() {
         return Ok(());
     }
@@ -158,15 +158,15 @@ fn write_new(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
 /// # Errors
 ///
 /// An I/O error.
-pub(crate) fn remove_own(path: &Path) -> Result<()> {
+pub(crate) fn remove_installed(path: &Path) -> Result<()> {
     let shown = path.display();
     match classify(path)? {
-        Found::Missing => {}
-        Found::Own(..) => {
+        PathContent::Missing => {}
+        PathContent::Installed(..) => {
             remove(path)?;
             eprintln!("removed {shown}");
         }
-        Found::Foreign => eprintln!("{shown} stays: ipam-installer has not installed it"),
+        PathContent::Foreign => eprintln!("{shown} stays: ipam-installer has not installed it"),
     }
     Ok(())
 }

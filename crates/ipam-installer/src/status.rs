@@ -9,11 +9,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::sync::watch::{Sender, channel};
 
-use crate::at::At;
+use crate::path_context::PathContext;
 use crate::staged::{create_all, remove};
 
 /// Longest time of a probe. The kubelet waits for five seconds, and shows no reason after that.
-const MOST: Duration = Duration::from_secs(4);
+const TIME_LIMIT: Duration = Duration::from_secs(4);
 
 /// The status, which a thread tells each probe.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Status {
 pub(crate) fn probe(path: &Path) -> Result<(bool, String)> {
     let ask = || -> Result<(bool, String)> {
         let mut socket = UnixStream::connect(path)?;
-        socket.set_read_timeout(Some(MOST))?;
+        socket.set_read_timeout(Some(TIME_LIMIT))?;
         let mut text = String::new();
         socket.read_to_string(&mut text).context("no answer yet")?;
         Ok((text.starts_with("ready: "), text))

@@ -10,19 +10,19 @@ use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 /// Longest time. `ipamctl` needs less than a second on a node with 65,000 reservations.
-const MOST: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// Runs a command until it has ended and closed its output, with an empty environment. Returns what
 /// it has printed.
 ///
 /// # Errors
 ///
-/// It can't be run, was killed after [`MOST`], or has failed.
+/// It can't be run, was killed after [`TIME_LIMIT`], or has failed.
 pub(crate) fn run(command: &mut Command) -> Result<String> {
     command.env_clear().stdin(Stdio::null()).kill_on_drop(true);
     let program = command.as_std().get_program().display().to_string();
     let work = async { Ok(command.output().await?) };
-    let output: Output = within(MOST, "it did not end", work).context(program.clone())?;
+    let output: Output = within(TIME_LIMIT, "it did not end", work).context(program.clone())?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr) + &*said;

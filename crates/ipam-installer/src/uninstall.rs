@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use state_files::names_in;
 
-use crate::at::At;
 use crate::node::Node;
-use crate::staged::{aside, create_all, remove, remove_own};
-use crate::wanted::{installed, metadata};
+use crate::path_context::PathContext;
+use crate::staged::{aside_folder, create_all, remove, remove_installed};
+use crate::wanted::{installed_conflists, metadata};
 
 impl Node {
     /// Removes what was installed, and logs what stays and why.
@@ -23,21 +23,21 @@ impl Node {
         for pools in &arguments.pools {
             if metadata(pools)?.is_some_and(|found| found.is_dir()) {
                 for name in names_in(pools).at(pools)? {
-                    remove_own(&pools.join(name))?;
+                    remove_installed(&pools.join(name))?;
                 }
                 let removed = fs::remove_dir(pools);
                 removed.unwrap_or_else(|why| eprintln!("{} stays: {why}", pools.display()));
             }
         }
         if let Some(path) = &arguments.kubeconfig {
-            remove_own(path)?;
+            remove_installed(path)?;
         }
         let executables = self.image.executables.iter();
         let executables: Vec<PathBuf> = executables
             .flat_map(|wanted| wanted.paths.clone())
             .collect();
         for path in &executables {
-            remove_own(path)?;
+            remove_installed(path)?;
         }
         for name in names_in(&arguments.plugins).at(&arguments.plugins)? {
             let path = arguments.plugins.join(&name);
@@ -54,7 +54,7 @@ impl Node {
     /// since the first look at the reservations, the node gets them back.
     fn remove_conflists(&self) -> Result<()> {
         let folder = &self.arguments.conflists;
-        let (aside, all) = (aside(folder), installed(folder)?);
+        let (aside, all) = (aside_folder(folder), installed_conflists(folder)?);
         for path in &all {
             create_all(&aside).at(&aside)?;
             let name = path.file_name().unwrap_or_default();

@@ -12,8 +12,8 @@ use anyhow::{Result, bail, ensure};
 use rustix::fs::{CWD, Mode, OFlags};
 use state_files::{FileId, open_regular, read_whole};
 
-use crate::at::At;
-use crate::mark::is_own;
+use crate::mark::is_marked;
+use crate::path_context::PathContext;
 
 /// Largest file that is read. Executables have some 10 MiB.
 const MOST_BYTES: u64 = 256 << 20;
@@ -44,19 +44,19 @@ pub(crate) enum Content {
 
 /// File, and the time of its last change, which the kernel sets with each write, rename, link, and
 /// change of mode or owner; `None` if it is missing.
-type State = Option<(FileId, i64, i64)>;
+type FileState = Option<(FileId, i64, i64)>;
 
 /// The executables that this process has read and found right, and the conflists that it has found
 /// right or has installed: by the first path, the states of all paths.
-pub(crate) type Known = BTreeMap<PathBuf, Vec<State>>;
+pub(crate) type KnownStates = BTreeMap<PathBuf, Vec<FileState>>;
 
 /// A path of an installed file.
-pub(crate) enum Found {
+pub(crate) enum PathContent {
     Missing,
     /// Not written by an installer, or no regular file.
     Foreign,
     /// Written by an installer, with this content.
-    Own(Vec<u8>, Metadata),
+    Installed(Vec<u8>, Metadata),
 }
 
 impl Content {
@@ -112,7 +112,7 @@ impl Wanted {
     /// # Errors
     ///
     /// An I/O error.
-    pub(crate) fn states(&self) -> Result<Vec<State>> {
+    pub(crate) fn states(&self) -> Result<Vec<FileState>> {
         let state = |found: Metadata| ((&found).into(), found.ctime(), found.ctime_nsec());
         let paths = self.paths.iter();
         paths.map(|path| Ok(metadata(path)?.map(state))).collect()
@@ -124,7 +124,7 @@ impl Wanted {
     /// # Errors
     ///
     /// A file that was not installed; an I/O error: the owner of an unreadable file is unknown.
-    pub(crate) fn is_right(&self, known: &mut Known) -> Result<bool> {
+    pub(crate) fn is_right(&self, known: &mut KnownStates) -> Result<bool> {
         if let Content::Catalogue(files) = &self.content {
             return is_right_catalogue(self, files);
         }
@@ -169,9 +169,9 @@ fn is_right_catalogue(wanted: &Wanted, files: &Files) -> Result<bool> {
 
 fn is_right_file(path: &Path, wanted: &[u8], mode: u32) -> Result<bool> {
     match classify(path)? {
-        Found::Missing => Ok(false),
-        Found::Foreign => bail!(foreign(path)),
-        Found::Own(content, metadata) => {
+        PathContent::Missing => Ok(false),
+        PathContent::Foreign => bail!(foreign(path)),
+        PathContent::Installed(content, metadata) => {
             Ok(content == wanted && has_owner_and_mode(&metadata, mode))
         }
     }
@@ -207,10 +207,10 @@ pub(crate) fn metadata(path: &Path) -> Result<Option<Metadata>> {
 /// # Errors
 ///
 /// An I/O error.
-pub(crate) fn classify(path: &Path) -> Result<Found> {
+pub(crate) fn classify(path: &Path) -> Result<PathContent> {
     match metadata(path)? {
-        None => return Ok(Found::Missing),
-        Some(found) if !found.is_file() => return Ok(Found::Foreign),
+        None => return Ok(PathContent::Missing),
+        Some(found) if !found.is_file() => return Ok(PathContent::Foreign),
         Some(_) => {}
     }
     let read = || {
@@ -219,10 +219,10 @@ pub(crate) fn classify(path: &Path) -> Result<Found> {
         Ok::<_, io::Error>((read_whole(&file, &metadata, MOST_BYTES)?, metadata))
     };
     let (content, metadata) = read().at(path)?;
-    if is_own(&content) {
-        return Ok(Found::Own(content, metadata));
+    if is_marked(&content) {
+        return Ok(PathContent::Installed(content, metadata));
     }
-    Ok(Found::Foreign)
+    Ok(PathContent::Foreign)
 }
 
 /// The conflists in a folder that an installer has written.
@@ -230,10 +230,10 @@ pub(crate) fn classify(path: &Path) -> Result<Found> {
 /// # Errors
 ///
 /// An I/O error.
-pub(crate) fn installed(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn installed_conflists(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut installed = Vec::new();
     for path in conflist::files(folder).at(folder)? {
-        if let Found::Own(..) = classify(&path)? {
+        if let PathContent::Installed(..) = classify(&path)? {
             installed.push(path);
         }
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use chain::record::ListedRecord;
 use cni::Environment;
-use conflist::{Conflist, Found, PluginEntry, Problem};
-use docker_records::records::{ENDPOINTS, RECORDS};
+use conflist::{Conflist, Listing, PluginEntry, Problem};
+use docker_records::records::{ADDRESS_RECORDS, ENDPOINT_RECORDS};
 
 use crate::Context;
 use crate::arguments::Sources;
@@ -38,8 +38,8 @@ impl Context<'_> {
     pub(crate) fn node(&self) -> LocalNode {
         let found = match &self.sources.kubeconfig {
             // Nothing of this machine is meant.
-            Some(_) => Found::default(),
-            None => Found::in_folders(&self.sources.conf_dir),
+            Some(_) => Listing::default(),
+            None => Listing::in_folders(&self.sources.conf_dir),
         };
         let node = self.node_with(found);
         node.problems.iter().for_each(warn);
@@ -47,7 +47,7 @@ impl Context<'_> {
     }
 
     /// The node with these conflists.
-    pub(crate) fn node_with(&self, found: Found) -> LocalNode {
+    pub(crate) fn node_with(&self, found: Listing) -> LocalNode {
         let (sources, environment) = (self.sources, self.environment);
         let cni_path = sources.cni_path.as_deref().unwrap_or(CNI_PATH);
         let mut node = LocalNode {
@@ -83,7 +83,7 @@ impl LocalNode {
     /// The folders with records.
     pub(crate) fn state_dirs(&self) -> BTreeSet<PathBuf> {
         let of_docker = [
-            self.sources.docker_state_dir.join(RECORDS),
+            self.sources.docker_state_dir.join(ADDRESS_RECORDS),
             self.endpoints_dir(),
         ];
         let networks = self.networks.iter();
@@ -94,7 +94,7 @@ impl LocalNode {
 
     /// The folder of the records of Docker's endpoints.
     pub(crate) fn endpoints_dir(&self) -> PathBuf {
-        self.sources.docker_state_dir.join(ENDPOINTS)
+        self.sources.docker_state_dir.join(ENDPOINT_RECORDS)
     }
 
     /// The networks of these records that have no conflist, each as its newest ADD was configured:

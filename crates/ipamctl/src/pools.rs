@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use chain::record::ListedRecord;
 use cni::{Environment, Error, NetworkConfig, NetworkName, Object};
-use docker_records::pool::{self, DIRECTORY};
-use docker_records::records::Line;
+use docker_records::pool::{self, DOCKER_DIRECTORY};
+use docker_records::records::CallerLine;
 use ipam::{Overflow, Pool, Pools, overflow};
 
 use crate::clusters::engine_of;
@@ -87,7 +87,8 @@ impl KnownPools {
     /// Adds the subnet of a Docker network without a conflist, which only records have. False if
     /// the record is of no Docker network.
     pub(crate) fn add_docker_subnet(&mut self, network: &Network, record: &ListedRecord) -> bool {
-        let Some(Line::Address(line)) = record.content.as_ref().ok().and_then(Line::of) else {
+        let Some(CallerLine::Address(line)) = record.content.as_ref().ok().and_then(CallerLine::of)
+        else {
             return false;
         };
         self.add_read(network, docker_pools(&line.pool));
@@ -135,7 +136,7 @@ fn docker_pools(id: &str) -> Result<Vec<Pool>, String> {
         return Ok(Vec::new());
     }
     let mut range = pool::range_of(pool.subnet, pool.range);
-    range.set("space", DIRECTORY);
+    range.set("space", DOCKER_DIRECTORY);
     let read = Pool::read("pool", range).map_err(|error| error.msg)?;
     Ok(vec![read])
 }

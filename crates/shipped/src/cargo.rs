@@ -17,13 +17,13 @@ const PACKAGE: [&str; 5] = [
 pub const TARGET: &str = "CARGO_BUILD_TARGET";
 
 /// The environment variable with a program that cargo has compile the crates of the workspace.
-pub const COMPILER: &str = "RUSTC_WORKSPACE_WRAPPER";
+pub const COMPILER_WRAPPER: &str = "RUSTC_WORKSPACE_WRAPPER";
 
 /// The variables with which `cargo xtask test` has everything built once: executables, their tests and
 /// the archives.
-pub const ONE_BUILD: [&str; 6] = [
+pub const SHARED_BUILD_VARIABLES: [&str; 6] = [
     TARGET,
-    COMPILER,
+    COMPILER_WRAPPER,
     "CARGO_ENCODED_RUSTFLAGS",
     "CARGO_ENCODED_RUSTDOCFLAGS",
     "CARGO_PROFILE_DEV_DEBUG",
@@ -52,11 +52,11 @@ pub fn debug_dir() -> PathBuf {
     target_dir().join(target).join("debug")
 }
 
-/// A call of cargo in the repository, as a person makes it: without [`ONE_BUILD`].
+/// A call of cargo in the repository, as a person makes it: without [`SHARED_BUILD_VARIABLES`].
 #[must_use]
 pub fn cargo_by_hand() -> Command {
     let mut command = cargo();
-    for variable in ONE_BUILD {
+    for variable in SHARED_BUILD_VARIABLES {
         command.env_remove(variable);
     }
     command

@@ -7,18 +7,19 @@
 mod cargo;
 
 pub use cargo::{
-    COMPILER, ONE_BUILD, TARGET, cargo, cargo_by_hand, debug_dir, repository, target_dir,
+    COMPILER_WRAPPER, SHARED_BUILD_VARIABLES, TARGET, cargo, cargo_by_hand, debug_dir, repository,
+    target_dir,
 };
 
 /// The plugin that a CNI main plugin calls.
-pub const ORCHESTRATOR: &str = "ipam-delegated";
+pub const IPAM_DELEGATED: &str = "ipam-delegated";
 
 /// The allocator that keeps `host-local`'s files.
 pub const ALLOCATOR: &str = "ipam-da-host-local";
 
 /// The plugins without a network client. Each is a crate of this name, and a name of [`MULTI_CALL`].
 pub const PLUGINS: [&str; 7] = [
-    ORCHESTRATOR,
+    IPAM_DELEGATED,
     "ipam-ds-ranges",
     "ipam-ds-rules",
     "ipam-ds-static",
@@ -73,7 +74,7 @@ pub fn network_plugins() -> impl Iterator<Item = &'static str> {
 
 /// The administrator's command, a crate and an executable of this name. It isn't a plugin, and is
 /// installed in another folder.
-pub const TOOL: &str = "ipamctl";
+pub const IPAMCTL: &str = "ipamctl";
 
 /// The daemon for Docker, a crate and an executable of this name.
 pub const DOCKER_DAEMON: &str = "docker-ipam-delegated";

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use shipped::{
-    DHCP_RENEWER, DOCKER_DAEMON, INSTALLER, TOOL, cargo_by_hand, repository, target_dir,
+    DHCP_RENEWER, DOCKER_DAEMON, INSTALLER, IPAMCTL, cargo_by_hand, repository, target_dir,
 };
 
 use crate::cargo::{output, run};
@@ -17,7 +17,7 @@ use crate::target::Target;
 
 /// The administrator's command, the daemons and the image's entry point. They are
 /// built together, since they share most of what they link.
-pub(crate) const TOOLS: [&str; 4] = [DOCKER_DAEMON, DHCP_RENEWER, TOOL, INSTALLER];
+pub(crate) const TOOLS: [&str; 4] = [DOCKER_DAEMON, DHCP_RENEWER, IPAMCTL, INSTALLER];
 
 /// The environment variable that hands the commit to the build, for `--version`.
 pub(crate) const COMMIT: &str = "IPAM_DELEGATED_COMMIT";

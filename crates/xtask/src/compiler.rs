@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use shipped::{COMPILER, target_dir};
+use shipped::{COMPILER_WRAPPER, target_dir};
 
 /// The variable with Clippy's arguments, and these.
 pub(crate) const LINTS: (&str, &str) = ("CLIPPY_ARGS", "-Dwarnings");
@@ -20,7 +20,7 @@ pub(crate) const LINTS: (&str, &str) = ("CLIPPY_ARGS", "-Dwarnings");
 /// The crate is refused, for reasons that are printed, or a program of the toolchain is missing.
 #[must_use]
 pub fn compile() -> Option<Result<()>> {
-    env::var_os(COMPILER)?;
+    env::var_os(COMPILER_WRAPPER)?;
     let arguments: Vec<OsString> = env::args_os().skip(1).collect();
     let is_asked = Path::new(arguments.first()?).file_stem()? == "rustc";
     is_asked.then(|| compile_and_document(&arguments))

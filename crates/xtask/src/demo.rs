@@ -10,7 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use harness::{
-    Call, Flavour, Form, Node, ORCHESTRATOR, REFERENCE_PLUGINS, answer_of, is_root, plugins,
+    Call, Flavour, Form, IPAM_DELEGATED, Node, REFERENCE_PLUGINS, answer_of, is_root, plugins,
     reference,
 };
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ fn node() -> Option<Node> {
             Some(node)
         }
         Err(reason) => {
-            println!("No network namespaces: {reason}.\nThe demo calls {ORCHESTRATOR} itself.");
+            println!("No network namespaces: {reason}.\nThe demo calls {IPAM_DELEGATED} itself.");
             None
         }
     }
@@ -123,7 +123,7 @@ impl<'a> Demo<'a> {
             ("cniVersion", json!("1.1.0")),
             ("cni.dev/valid-attachments", json!([])),
         ];
-        self.call(ORCHESTRATOR, "GC", "", "", &none_valid)?;
+        self.call(IPAM_DELEGATED, "GC", "", "", &none_valid)?;
         self.show_files("mynet")
     }
 
@@ -153,7 +153,7 @@ impl<'a> Demo<'a> {
 
     /// The plugin that a runtime would call.
     fn main(&self) -> &'static str {
-        self.node.as_ref().map_or(ORCHESTRATOR, |_| "bridge")
+        self.node.as_ref().map_or(IPAM_DELEGATED, |_| "bridge")
     }
 
     /// ADD; prints the addresses and returns the result.

@@ -19,7 +19,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use sha2::{Digest, Sha256};
 use shipped::{
-    DHCP_RENEWER, DOCKER_DAEMON, Executable, MULTI_CALL, NETWORK_EXECUTABLES, TOOL, repository,
+    DHCP_RENEWER, DOCKER_DAEMON, Executable, IPAMCTL, MULTI_CALL, NETWORK_EXECUTABLES, repository,
 };
 
 use crate::build::{self, FLAVOURS, Flavour, TOOLS};
@@ -161,7 +161,7 @@ impl Release {
     fn archive(&self, flavour: Flavour, executables: &Executables) -> Result<Archive> {
         let mut archive = Archive::default();
         archive.plugins(["bin", "bin"], executables);
-        let tools = [TOOL, DOCKER_DAEMON, DHCP_RENEWER];
+        let tools = [IPAMCTL, DOCKER_DAEMON, DHCP_RENEWER];
         for tool in tools {
             archive.executable(&[format!("sbin/{tool}")], &executables[tool]);
         }

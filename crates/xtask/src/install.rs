@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use shipped::{DHCP_RENEWER, MULTI_CALL, NETWORK_EXECUTABLES, TOOL};
+use shipped::{DHCP_RENEWER, IPAMCTL, MULTI_CALL, NETWORK_EXECUTABLES};
 use tempfile::{NamedTempFile, TempDir};
 
 use crate::build::{Flavour, TOOLS};
@@ -29,7 +29,7 @@ pub fn run(dir: &Path, sbin: Option<&Path>, verbose_flavour: bool) -> Result<()>
     }
     if let Some(sbin) = sbin {
         let built = Flavour::Normal.build_static(&TOOLS)?;
-        for tool in [TOOL, DHCP_RENEWER] {
+        for tool in [IPAMCTL, DHCP_RENEWER] {
             put(sbin, &[tool], &built.join(tool))?;
         }
         eprintln!(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use docker_records::pool::{DIRECTORY, Pool};
+use docker_records::pool::{DOCKER_DIRECTORY, Pool};
 use docker_records::records::Purpose;
 use ipam::Interval;
 use reservations::view;
@@ -166,7 +166,7 @@ impl IpamDriver {
     /// Reserves the lowest free address of a pool without a network configuration. As with Docker's
     /// own driver, a container that is restarted has the same address again.
     fn give_lowest(&self, new: &Arc<Allocation>, chain: &PoolChain) -> Result<IpAddr> {
-        let directory = self.arguments.data_dir.join(DIRECTORY);
+        let directory = self.arguments.data_dir.join(DOCKER_DIRECTORY);
         let mut after = None;
         for _ in 0..MOST_UNKNOWN {
             let Some(ip) = self.allocations.begin_lowest(new, after) else {

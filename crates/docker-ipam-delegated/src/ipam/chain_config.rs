@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use cni::{Error, NetworkConfig, Object};
 use conflist::{Conflist, PluginEntry};
-use docker_records::pool::{DIRECTORY, range_of};
+use docker_records::pool::{DOCKER_DIRECTORY, range_of};
 use docker_records::pool_filter;
 use ipam::{IpNet, NO_GATEWAY};
 use serde_json::json;
@@ -37,7 +37,7 @@ pub(crate) const LEASES: &str = "ipam-da-dhcp";
 pub(crate) fn own(arguments: &CommandLine, address: Option<(IpNet, IpAddr)>) -> Object {
     // A pool's gateway can't be requested.
     let pool = address.map(|(subnet, ip)| {
-        json!({"space": DIRECTORY, "subnet": subnet, "rangeStart": ip, "rangeEnd": ip,
+        json!({"space": DOCKER_DIRECTORY, "subnet": subnet, "rangeStart": ip, "rangeEnd": ip,
             "gateway": NO_GATEWAY, "requested-ip": ip})
     });
     let mut config = Object::new();

@@ -12,7 +12,7 @@ use cni::{
 use docker_records::linked_plugins::LINKED;
 use docker_records::pool::Options;
 use docker_records::pool_filter::ranges;
-use docker_records::records::{AddressLine, IFNAME, Line};
+use docker_records::records::{AddressLine, CallerLine, IFNAME};
 use ipam::{IpNet, Pools, Range};
 
 use crate::ipam::allocations::Allocation;
@@ -45,7 +45,7 @@ impl IpamDriver {
         let config = chain_config::parse(&config)?;
         let args = cni_args(&pool.options, allocation.name.as_deref());
         let environment = self.environment_of(allocation.id.as_str(), args);
-        let line = Line::Address(AddressLine {
+        let line = CallerLine::Address(AddressLine {
             purpose: allocation.purpose,
             pool: pool.id(),
             subnet: pool.subnet,

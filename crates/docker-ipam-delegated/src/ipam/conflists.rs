@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use conflist::{Conflist, Found};
+use conflist::{Conflist, Listing};
 
 /// The network configuration of this name, in a folder.
 ///
@@ -11,7 +11,7 @@ use conflist::{Conflist, Found};
 ///
 /// There is none, or the folder can't be read.
 pub(crate) fn find(folder: &Path, name: &str) -> Result<Conflist> {
-    let found = Found::in_folders(&[folder]);
+    let found = Listing::in_folders(&[folder]);
     let mut conflists = found.conflists.into_iter();
     let Some(conflist) = conflists.find(|conflist| conflist.name.as_str() == name) else {
         let folder = folder.display();

@@ -7,8 +7,8 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::Result;
 use cni::{Environment, NetworkName};
-use docker_records::pool::{DIRECTORY, Pool};
-use docker_records::records::{IFNAME, PREFIX, Purpose};
+use docker_records::pool::{DOCKER_DIRECTORY, Pool};
+use docker_records::records::{DOCKER_PREFIX, IFNAME, Purpose};
 use reservations::DataDir;
 
 use crate::command_line::CommandLine;
@@ -46,7 +46,7 @@ impl IpamDriver {
             unread: Mutex::default(),
             due,
             // Random, so that it differs from those of earlier processes.
-            prefix: format!("{PREFIX}{:016x}", fastrand::u64(..)),
+            prefix: format!("{DOCKER_PREFIX}{:016x}", fastrand::u64(..)),
             next: AtomicU64::new(0),
         })
     }
@@ -104,7 +104,7 @@ impl IpamDriver {
 
     /// Removes the directory of reservations, if nothing is reserved in it.
     fn remove_directory(&self) {
-        let directory: NetworkName = DIRECTORY.parse().expect("it is a name");
+        let directory: NetworkName = DOCKER_DIRECTORY.parse().expect("it is a name");
         let data_dir = DataDir {
             data_dir: self.arguments.data_dir.clone(),
             network: directory.clone(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use cni::NetworkName;
-use docker_records::pool::{DIRECTORY, Pool};
+use docker_records::pool::{DOCKER_DIRECTORY, Pool};
 use docker_records::records::Purpose;
 use ipam::{Interval, IpNet, Range};
 use reservations::view;
@@ -117,7 +117,7 @@ impl IpamDriver {
     /// The addresses that are reserved without a network configuration, also those without a
     /// record.
     fn reserved(&self) -> Result<Vec<IpAddr>> {
-        let directory = self.arguments.data_dir.join(DIRECTORY);
+        let directory = self.arguments.data_dir.join(DOCKER_DIRECTORY);
         let addresses = open_if_there(&directory, || view::addresses(&directory));
         let addresses = addresses.with_context(|| directory.display().to_string())?;
         Ok(addresses.unwrap_or_default())

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail, ensure};
 use cni::{NetworkName, Object, code};
-use docker_records::pool::{Options, Pool, range_of, whole};
-use docker_records::pool_filter::{self, Wanted};
+use docker_records::pool::{Options, Pool, range_of, whole_subnet};
+use docker_records::pool_filter::{self, RequestedPool};
 use ipam::{Interval, IpNet, NO_GATEWAY, Range};
 
 use crate::ipam::chain_config;
@@ -59,7 +59,7 @@ impl PoolChain {
         if let Some(ip) = requested {
             runtime.set("ips", &[format!("{ip}/{}", subnet.prefix_len())]);
         }
-        let wanted = Wanted {
+        let wanted = RequestedPool {
             subnet,
             range,
             requested,
@@ -89,7 +89,7 @@ impl IpamDriver {
             Some(name) => {
                 let config = self.config_of(name)?;
                 let own = self.own_ranges(&config, &pool.options)?;
-                let of_subnet: Vec<&Range> = of_subnet(&own, pool.subnet).collect();
+                let of_subnet: Vec<&Range> = in_subnet(&own, pool.subnet).collect();
                 if let Some(first) = of_subnet.first() {
                     refuse_empty(&of_subnet, pool.range)?;
                     (config, false, first.gateway())
@@ -136,9 +136,9 @@ impl IpamDriver {
     ) -> Result<Option<IpAddr>> {
         let subnet = pool.subnet;
         let Some(chosen) = self.ask(config, Some(subnet), &pool.options)? else {
-            return Ok(whole(subnet)?.gateway());
+            return Ok(whole_subnet(subnet)?.gateway());
         };
-        let Some(found) = of_subnet(&chosen, subnet).next() else {
+        let Some(found) = in_subnet(&chosen, subnet).next() else {
             let chosen = list_of(&chosen);
             bail!("conflist {name} has no pool of {subnet}; it chooses {chosen}");
         };
@@ -146,7 +146,7 @@ impl IpamDriver {
     }
 }
 
-fn of_subnet(ranges: &[Range], subnet: IpNet) -> impl Iterator<Item = &Range> {
+fn in_subnet(ranges: &[Range], subnet: IpNet) -> impl Iterator<Item = &Range> {
     ranges.iter().filter(move |range| range.subnet() == subnet)
 }
 

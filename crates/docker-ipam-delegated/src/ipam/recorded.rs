@@ -8,7 +8,7 @@ use chain::OwnRecord;
 use chain::record::{ListedRecord, RecordState, attachments, networks, records};
 use cni::{Attachment, NetworkName};
 use docker_records::pool::Pool;
-use docker_records::records::{IFNAME, Line, PREFIX};
+use docker_records::records::{CallerLine, DOCKER_PREFIX, IFNAME};
 
 use crate::ipam::allocations::{Allocation, Phase};
 use crate::ipam::ipam_driver::IpamDriver;
@@ -47,7 +47,7 @@ impl IpamDriver {
         let records = records(folder, network)?;
         let is_empty = |attachment: &&Attachment| {
             let id = attachment.container_id.as_str();
-            let is_ours = id.starts_with(PREFIX) && attachment.ifname.as_str() == IFNAME;
+            let is_ours = id.starts_with(DOCKER_PREFIX) && attachment.ifname.as_str() == IFNAME;
             let listed = records.binary_search_by_key(attachment, |record| &record.attachment);
             is_ours && !self.is_of_this_process(id) && listed.is_err()
         };
@@ -73,7 +73,7 @@ impl IpamDriver {
             return Ok(());
         }
         let content = record.content.map_err(|reason| anyhow!(reason))?;
-        let Some(Line::Address(line)) = Line::of(&content) else {
+        let Some(CallerLine::Address(line)) = CallerLine::of(&content) else {
             return Ok(());
         };
         let ip = line.address_in(&content);

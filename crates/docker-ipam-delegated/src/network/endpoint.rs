@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use anyhow::{Context, Result, anyhow, bail};
 use chain::record::{ListedRecord, RecordState};
 use cni::{Attachment, ContainerId, NetworkConfig};
-use docker_records::records::{EndpointLine, Line, PREFIX};
+use docker_records::records::{CallerLine, DOCKER_PREFIX, EndpointLine};
 use serde_json::value::RawValue;
 
 use crate::ipam::chains;
@@ -38,7 +38,9 @@ pub(crate) struct Endpoint {
 /// The ID is none.
 pub(crate) fn attachment(endpoint_id: &str) -> Result<Attachment> {
     let is_id = !endpoint_id.is_empty() && endpoint_id.bytes().all(|b| b.is_ascii_alphanumeric());
-    let id = format!("{PREFIX}{endpoint_id}").parse::<ContainerId>().ok();
+    let id = format!("{DOCKER_PREFIX}{endpoint_id}")
+        .parse::<ContainerId>()
+        .ok();
     let id = id.filter(|_| is_id);
     let id = id.with_context(|| format!("EndpointID: {endpoint_id:?} is no ID"))?;
     Ok(chains::attachment(&id))
@@ -54,7 +56,7 @@ impl Endpoint {
         let file = record.file.display().to_string();
         let content = record.content.map_err(|reason| anyhow!(reason));
         let endpoint = content.and_then(|content| {
-            let Some(Line::Endpoint(line)) = Line::of(&content) else {
+            let Some(CallerLine::Endpoint(line)) = CallerLine::of(&content) else {
                 bail!("it names no endpoint of Docker's");
             };
             Ok(Self {
@@ -72,6 +74,6 @@ impl Endpoint {
 
     /// The container ID that its plugins are told.
     pub(crate) fn container_id(&self) -> String {
-        format!("{PREFIX}{}", self.line.id)
+        format!("{DOCKER_PREFIX}{}", self.line.id)
     }
 }

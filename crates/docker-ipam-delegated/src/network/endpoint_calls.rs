@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use chain::OwnRecord;
 use chain::record::{ListedRecord, networks, record_of};
 use cni::NetworkConfig;
-use docker_records::records::{EndpointLine, Line, PortMapping};
+use docker_records::records::{CallerLine, EndpointLine, PortMapping};
 use ipam::IpNet;
 use serde_json::json;
 
@@ -83,7 +83,7 @@ impl NetworkDriver {
             &environment
                 .with("CNI_NETNS", &endpoint.netns)
                 .with("CNI_ARGS", &endpoint.args),
-            Line::Endpoint(endpoint.line.clone()).to_raw(),
+            CallerLine::Endpoint(endpoint.line.clone()).to_raw(),
         )?)
     }
 

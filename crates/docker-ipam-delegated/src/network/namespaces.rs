@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use chain::Execution;
 use chain::record::is_namespace;
-use docker_records::records::{IFNAME, PREFIX};
+use docker_records::records::{DOCKER_PREFIX, IFNAME};
 use ipam::IpNet;
 use rustix::fs::CWD;
 use rustix::io::Errno;
@@ -28,7 +28,7 @@ impl Namespace {
         // An interface's name has 15 bytes.
         let start: String = endpoint_id.chars().take(12).collect();
         Self {
-            name: format!("{PREFIX}{endpoint_id}"),
+            name: format!("{DOCKER_PREFIX}{endpoint_id}"),
             outside: format!("cni{start}"),
         }
     }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use chain::{Execution, OwnRecord};
 use cni::{Environment, NetworkName};
 use docker_records::pool::Options;
-use docker_records::records::ENDPOINTS;
+use docker_records::records::ENDPOINT_RECORDS;
 use serde::{Deserialize, Serialize};
 use state_files::{StateFolder, names_in};
 
@@ -63,7 +63,7 @@ impl NetworkDriver {
         let folder = StateFolder::create(&path).with_context(|| format!("{}", path.display()))?;
         Ok(Arc::new(Self {
             folder,
-            records: arguments.state_dir.join(ENDPOINTS),
+            records: arguments.state_dir.join(ENDPOINT_RECORDS),
             conf_dir: arguments.conf_dir.clone(),
             environment: for_plugins(&arguments.cni_path),
             unfinished: Mutex::default(),

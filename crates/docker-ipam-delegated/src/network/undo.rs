@@ -7,7 +7,7 @@ use anyhow::Result;
 use chain::OwnRecord;
 use chain::record::{ListedRecord, RecordState, attachments, networks, record_of, records};
 use cni::NetworkName;
-use docker_records::records::PREFIX;
+use docker_records::records::DOCKER_PREFIX;
 
 use crate::docker::whole_answer::WholeAnswer;
 use crate::http::refusal::message;
@@ -79,9 +79,9 @@ impl NetworkDriver {
             let made = records.into_iter().filter(is_made);
             let made: Vec<_> = made.map(|record| record.attachment).collect();
             listed.retain(|attachment| made.binary_search(attachment).is_err());
-            let ids = listed
-                .iter()
-                .filter_map(|attachment| attachment.container_id.as_str().strip_prefix(PREFIX));
+            let ids = listed.iter().filter_map(|attachment| {
+                attachment.container_id.as_str().strip_prefix(DOCKER_PREFIX)
+            });
             let keys = ids.map(|id| (network.clone(), id.to_owned()));
             lock(&self.unfinished).extend(keys);
         }

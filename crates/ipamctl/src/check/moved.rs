@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use chain::record::{ListedRecord, Namespace};
-use docker_records::pool::DIRECTORY;
+use docker_records::pool::DOCKER_DIRECTORY;
 
 use crate::check::conflist_check::ConflistCheck;
 use crate::check::real;
@@ -87,7 +87,7 @@ impl<'a> ConflistCheck<'a> {
         let is_network = match &row.place {
             None => is_same,
             // Each of Docker's own networks has a subnet of its own on the host.
-            Some(place) if place.ends_with(DIRECTORY) || row.in_cluster.is_some() => false,
+            Some(place) if place.ends_with(DOCKER_DIRECTORY) || row.in_cluster.is_some() => false,
             Some(_) => is_same || !all.any(|other| other.conflist.name.as_str() == of),
         };
         is_network && !row.record.as_deref().is_some_and(has_ended)

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cni::Environment;
-use conflist::Found;
+use conflist::Listing;
 
 use crate::check::findings;
 use crate::check::findings::Finding;
@@ -28,7 +28,7 @@ fn listed() -> Vec<(String, String)> {
 
 /// The keys of the findings of one file, each once.
 fn found(file: &Path) -> String {
-    let mut read = Found::default();
+    let mut read = Listing::default();
     read.add(file);
     let mut all: Vec<_> = read.problems.iter().map(Finding::unusable).collect();
     let environment = Environment::default().with("CNI_PATH", "/nowhere");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 use cluster::until_answered;
 use cni::NetworkConfig;
-use conflist::{Conflist, Found};
+use conflist::{Conflist, Listing};
 use ipam::Pool;
 use ipam_ds_rules::pools;
 use rustix::process::geteuid;
@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &CheckArguments, context: &Context<'_>) -> Result<b
     if let Some(kubeconfig) = &sources.kubeconfig {
         return print(&cluster_findings(kubeconfig)?, context);
     }
-    let mut found = Found::in_folders(&sources.conf_dir);
+    let mut found = Listing::in_folders(&sources.conf_dir);
     let only = arguments.file.as_deref();
     if let Some(file) = only {
         ensure!(file.is_file(), "{}: there is no such file", file.display());
@@ -119,13 +119,13 @@ fn unread(old: &Path, new: &Path) -> Option<Finding> {
 }
 
 /// Adds a file. A new file replaces the installed one of its network.
-fn add(file: &Path, found: &mut Found) {
+fn add(file: &Path, found: &mut Listing) {
     let before = found.conflists.len() + found.problems.len();
     let path = real(file);
     found.conflists.retain(|other| real(&other.file) != path);
     found.problems.retain(|other| real(&other.path) != path);
     let is_new = found.conflists.len() + found.problems.len() == before;
-    let mut only = Found::default();
+    let mut only = Listing::default();
     only.add(file);
     if is_new && let Some(new) = only.conflists.first() {
         found.conflists.retain(|other| other.name != new.name);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use cni::{Command, Environment, Error, NetworkConfig, Object};
-use conflist::Found;
+use conflist::Listing;
 use serde_json::json;
 
 use crate::Context;
@@ -14,7 +14,7 @@ use crate::local_node::LocalNode;
 use crate::network::{Network, with_keys};
 
 pub(crate) fn run(arguments: &ExplainArguments, context: &Context<'_>) -> Result<bool> {
-    let mut found = Found::default();
+    let mut found = Listing::default();
     found.add(&arguments.file);
     let node = context.node_with(found);
     if let Some(problem) = node.problems.first() {

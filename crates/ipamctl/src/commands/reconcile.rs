@@ -8,7 +8,7 @@ use chain::WhenBusy;
 use chain::record::{AttachmentRecord, ListedRecord, RecordState, with_locked};
 use cluster::{RecordedAdd, reconcile};
 use cni::Args;
-use conflist::Found;
+use conflist::Listing;
 use kubernetes::ENGINE as KUBERNETES;
 
 use super::address_outcome::{AddressOutcome, print};
@@ -19,7 +19,7 @@ use crate::output::warn;
 
 pub(crate) fn run(name: Option<&str>, context: &Context<'_>) -> Result<bool> {
     // This machine's records, also with a kubeconfig.
-    let found = Found::in_folders(&context.sources.conf_dir);
+    let found = Listing::in_folders(&context.sources.conf_dir);
     let node = &context.node_with(found);
     let inventory = Inventory::from_records(node);
     let kubeconfig = context.sources.kubeconfig.as_ref();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use chain::record::AttachmentRecord;
 use cni::Args;
-use docker_records::records::{Line, Purpose};
+use docker_records::records::{CallerLine, Purpose};
 use serde::{Serialize, Serializer};
 
 use crate::output::joined;
@@ -40,10 +40,10 @@ impl Serialize for ContainerNames {
 impl ContainerNames {
     /// The names of a record's container: of Docker's addresses, those of the daemon's line.
     pub(crate) fn of(record: &AttachmentRecord) -> Self {
-        let name = match Line::of(record) {
+        let name = match CallerLine::of(record) {
             None => return Self::of_args(&record.args),
-            Some(Line::Endpoint(_)) => None,
-            Some(Line::Address(line)) => match line.purpose {
+            Some(CallerLine::Endpoint(_)) => None,
+            Some(CallerLine::Address(line)) => match line.purpose {
                 Purpose::Container => line.name,
                 Purpose::Gateway => Some("gateway".to_owned()),
                 Purpose::Subnet => Some("subnet".to_owned()),

@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::Result;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use shipped::{DHCP_RENEWER, INSTALLER, TOOL, repository};
+use shipped::{DHCP_RENEWER, INSTALLER, IPAMCTL, repository};
 
 use super::archive::{Archive, compressed};
 use super::{Executables, Release, licences};
@@ -82,7 +82,7 @@ impl Release {
         let mut layer = Archive::default();
         layer.plugins(["plugins", "network-plugins"], executables);
         layer.executable(&[INSTALLER.to_owned()], &executables[INSTALLER]);
-        for tool in [TOOL, DHCP_RENEWER] {
+        for tool in [IPAMCTL, DHCP_RENEWER] {
             layer.executable(&[format!("sbin/{tool}")], &executables[tool]);
         }
         // For a mount of /run/netns at the path that is recorded.
@@ -93,7 +93,7 @@ impl Release {
             &mut layer,
             flavour,
             &self.target,
-            &[TOOL, DHCP_RENEWER, INSTALLER],
+            &[IPAMCTL, DHCP_RENEWER, INSTALLER],
         )?;
         layer.parents();
         Ok(layer)

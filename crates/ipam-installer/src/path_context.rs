@@ -4,12 +4,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-pub(crate) trait At<T> {
+pub(crate) trait PathContext<T> {
     /// The value, or the error behind this path.
     fn at(self, path: &Path) -> Result<T>;
 }
 
-impl<T, E> At<T> for Result<T, E>
+impl<T, E> PathContext<T> for Result<T, E>
 where
     Self: Context<T, E>,
 {
