@@ -88,9 +88,9 @@ pub use run::{Call, Output, Running, answer_of};
 pub use sample::{ALL_POINTS, SAMPLE, is_in_turn, sample};
 pub use sandbox::{Flavour, Form, Sandbox, names};
 pub use shipped::{
-    ALLOCATOR, DHCP_RENEWER, DOCKER_DAEMON, Executable, INSTALLER, IPAM_DELEGATED, IPAMCTL,
-    MULTI_CALL, NETWORK_EXECUTABLES, PLUGINS, SHARED_BUILD_VARIABLES, TARGET, cargo, cargo_by_hand,
-    debug_dir, network_plugins, repository, target_dir,
+    ALLOCATOR, BUILD_ENV, DHCP_RENEWER, DOCKER_DAEMON, Executable, INSTALLER, IPAM_DELEGATED,
+    IPAMCTL, MULTI_CALL, NETWORK_EXECUTABLES, PLUGINS, TARGET, cargo, cargo_by_hand, debug_dir,
+    network_plugins, repository, target_dir,
 };
 pub use skip::{
     LEFT_OUT_FILE, PACKAGE, Reason, is_sampled, missing, report_left_out, skip, skip_for,

@@ -155,11 +155,6 @@ impl PluginEntry {
     pub fn is_set(&self, key: &str) -> bool {
         self.object.read("", key).ok().flatten() == Some(true)
     }
-
-    /// The value of a key of the plugin, if it is text.
-    pub fn text(&self, key: &str) -> Option<String> {
-        self.object.read("", key).ok().flatten()
-    }
 }
 
 /// The plugins of a list, and those in the folder that is named after the network.

@@ -27,10 +27,7 @@ impl ContainerList {
     /// # Errors
     ///
     /// A file that can't be read, a line that is not an ID, a list beside a kubeconfig.
-    pub(crate) fn from_arguments(
-        arguments: &ListArguments,
-        context: &Context<'_>,
-    ) -> Result<Option<Self>> {
+    pub(crate) fn read(arguments: &ListArguments, context: &Context<'_>) -> Result<Option<Self>> {
         let Some(file) = &arguments.valid else {
             return Ok(None);
         };
@@ -81,7 +78,7 @@ impl ContainerList {
     ///
     /// It is such a list.
     pub(crate) fn refuse_unlikely(&self, attachments: &[NetworkAttachment<'_>]) -> Result<()> {
-        let mut listable = attachments.iter().filter(|one| !one.belongs_to_docker());
+        let mut listable = attachments.iter().filter(|one| !one.is_docker());
         let names_one = listable.any(|one| one.container.is_some_and(|id| self.contains(id)));
         let holder = attachments.iter().find_map(|one| one.container);
         ensure!(

@@ -144,7 +144,7 @@ impl<'a> Judge<'a> {
             };
             judgement.add("pending", format!("{call} has begun, and not ended"));
         }
-        let valid = self.valid.filter(|_| !attachment.belongs_to_docker());
+        let valid = self.valid.filter(|_| !attachment.is_docker());
         let is_listed = valid.map(|list| list.contains(container));
         if is_listed == Some(false) {
             judgement.add("not-valid", "not among the valid containers");
@@ -187,10 +187,10 @@ impl<'a> Judge<'a> {
         let has_list = self.valid.is_some();
         let unknown = match attachment.record.map(|record| &record.content) {
             // Only the daemon can ask which of Docker's containers has an address.
-            Some(Ok(_)) if attachment.belongs_to_docker() => {
+            Some(Ok(_)) if attachment.is_docker() => {
                 return Err(Keep::InUse("docker-ipam-delegated asks Docker".to_owned()));
             }
-            _ if attachment.belongs_to_docker() => "Docker's, without a usable record".to_owned(),
+            _ if attachment.is_docker() => "Docker's, without a usable record".to_owned(),
             Some(Ok(content)) => match content.liveness() {
                 Liveness::Gone(text) => return Ok(Some(text)),
                 Liveness::Alive(reason) => return Err(Keep::Alive(reason)),

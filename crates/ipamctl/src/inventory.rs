@@ -79,7 +79,7 @@ impl Inventory {
             None => inventory.read_node(node),
         };
         for cluster in &clusters {
-            if let Err(error) = inventory.read_cluster(cluster, scope) {
+            if let Err(error) = inventory.add_cluster(cluster, scope) {
                 let place = cluster.place(None);
                 let problem = Problem::new(place.as_ref(), format!("{error:#}"));
                 inventory.problems.push(problem);
@@ -332,14 +332,12 @@ impl Inventory {
 type AttachmentKey<'a> = (&'a str, &'a str, &'a str);
 
 /// The attachment of a record.
-fn attachment_key(record: &ListedRecord) -> AttachmentKey<'_> {
+fn record_key(record: &ListedRecord) -> AttachmentKey<'_> {
     let (container, ifname) = (&record.attachment.container_id, &record.attachment.ifname);
     (record.network.as_str(), container.as_str(), ifname.as_str())
 }
 
 fn by_attachment(records: &[Arc<ListedRecord>]) -> HashMap<AttachmentKey<'_>, &Arc<ListedRecord>> {
-    records
-        .iter()
-        .map(|record| (attachment_key(record), record))
-        .collect()
+    let keyed = records.iter().map(|record| (record_key(record), record));
+    keyed.collect()
 }

@@ -109,11 +109,7 @@ pub(crate) fn release(
     }
     let environment = &node.environment;
     // Docker's daemon has them linked in, so their executables may be missing.
-    let linked = if attachment.belongs_to_docker() {
-        LINKED
-    } else {
-        &[]
-    };
+    let linked = if attachment.is_docker() { LINKED } else { &[] };
     let installed = Plugins::in_cni_path(environment).context("--cni-path")?;
     let plugins = installed.and_linked(linked);
     let today;

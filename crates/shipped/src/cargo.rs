@@ -21,7 +21,7 @@ pub const COMPILER_WRAPPER: &str = "RUSTC_WORKSPACE_WRAPPER";
 
 /// The variables with which `cargo xtask test` has everything built once: executables, their tests and
 /// the archives.
-pub const SHARED_BUILD_VARIABLES: [&str; 6] = [
+pub const BUILD_ENV: [&str; 6] = [
     TARGET,
     COMPILER_WRAPPER,
     "CARGO_ENCODED_RUSTFLAGS",
@@ -52,11 +52,11 @@ pub fn debug_dir() -> PathBuf {
     target_dir().join(target).join("debug")
 }
 
-/// A call of cargo in the repository, as a person makes it: without [`SHARED_BUILD_VARIABLES`].
+/// A call of cargo in the repository, as a person makes it: without [`BUILD_ENV`].
 #[must_use]
 pub fn cargo_by_hand() -> Command {
     let mut command = cargo();
-    for variable in SHARED_BUILD_VARIABLES {
+    for variable in BUILD_ENV {
         command.env_remove(variable);
     }
     command

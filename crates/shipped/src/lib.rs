@@ -7,8 +7,7 @@
 mod cargo;
 
 pub use cargo::{
-    COMPILER_WRAPPER, SHARED_BUILD_VARIABLES, TARGET, cargo, cargo_by_hand, debug_dir, repository,
-    target_dir,
+    BUILD_ENV, COMPILER_WRAPPER, TARGET, cargo, cargo_by_hand, debug_dir, repository, target_dir,
 };
 
 /// The plugin that a CNI main plugin calls.

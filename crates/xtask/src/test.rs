@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use harness::{
-    ALL_POINTS, BUILT, BUSYBOX, DNSMASQ, DOCKERD, ETCD, ETCDCTL, KUBECTL, LEFT_OUT_FILE, Reason,
-    SAMPLE, SHARED_BUILD_VARIABLES, folder_of_builds, is_root, report_left_out, target_dir,
+    ALL_POINTS, BUILD_ENV, BUILT, BUSYBOX, DNSMASQ, DOCKERD, ETCD, ETCDCTL, KUBECTL, LEFT_OUT_FILE,
+    Reason, SAMPLE, folder_of_builds, is_root, report_left_out, target_dir,
 };
 
 use crate::build::{COMMIT, STAND_INS, commit};
@@ -64,10 +64,7 @@ const ALL_TARGETS: [&str; 3] = ["--all-targets", "--test", "*"];
 ///
 /// A check fails.
 pub fn run(all: bool) -> Result<()> {
-    if SHARED_BUILD_VARIABLES
-        .iter()
-        .any(|name| env::var_os(name).is_none())
-    {
+    if BUILD_ENV.iter().any(|name| env::var_os(name).is_none()) {
         // Its variables are those of all that it runs.
         let mut again = Command::new(env::current_exe()?);
         again.args(env::args_os().skip(1)).envs(one_build()?);
@@ -96,7 +93,7 @@ pub fn run(all: bool) -> Result<()> {
     Ok(())
 }
 
-/// [`SHARED_BUILD_VARIABLES`] and the commit: executables, their tests and the archives have each dependency
+/// [`BUILD_ENV`] and the commit: executables, their tests and the archives have each dependency
 /// compiled once, linked as a release links them, if this machine can.
 fn one_build() -> Result<Vec<(&'static str, String)>> {
     let target = Target::of_releases()?;
@@ -110,7 +107,7 @@ fn one_build() -> Result<Vec<(&'static str, String)>> {
     let compiler = env::current_exe()?.display().to_string();
     let values = [target.triple, compiler, flags.join("\x1f"), of_code];
     let values = values.into_iter().chain(["0", "true"].map(str::to_owned));
-    let mut variables: Vec<_> = SHARED_BUILD_VARIABLES.into_iter().zip(values).collect();
+    let mut variables: Vec<_> = BUILD_ENV.into_iter().zip(values).collect();
     variables.push((LINTS.0, LINTS.1.to_owned()));
     variables.extend(commit().map(|commit| (COMMIT, commit)));
     Ok(variables)

@@ -46,13 +46,9 @@ impl<'a> ConflistCheck<'a> {
 
     fn in_danger(&self, network: &Network, placed: &PlacedPool) -> InDanger<'a> {
         let inventory = self.inventory;
-        let mut here: HashMap<IpAddr, &Row> = HashMap::new();
-        for row in &inventory.rows {
-            let is_here = row.place.as_deref() == Some(&placed.directory);
-            if is_here {
-                here.extend(row.ip.map(|ip| (ip, row)));
-            }
-        }
+        let rows = inventory.rows.iter();
+        let here = rows.filter(|row| row.place.as_deref() == Some(&placed.directory));
+        let here: HashMap<_, _> = here.filter_map(|row| Some((row.ip?, row))).collect();
         let directory = real(&placed.directory);
         let mut found = InDanger::new();
         for row in &inventory.rows {

@@ -51,10 +51,9 @@ pub(crate) fn run(arguments: &CheckArguments, context: &Context<'_>) -> Result<b
     let (conflists, no_exec) = (&node.conflists, arguments.no_exec);
     all.extend(findings(conflists, &inventory, no_exec, &node.environment));
     all.retain(|finding| only.is_none_or(|file| finding.file == file));
-    all.extend(
-        only.filter(|_| arguments.default)
-            .and_then(default_network_finding),
-    );
+    if arguments.default {
+        all.extend(only.and_then(default_network_finding));
+    }
     for (old, new) in &arguments.pools_dir {
         let [old, new] = [old, new].map(|folder| folder.to_string_lossy());
         for finding in &mut all {

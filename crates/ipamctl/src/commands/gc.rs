@@ -22,7 +22,7 @@ use crate::release::{AttachmentOutcome, GC_TIME_LIMIT, Outcome, print, release, 
 pub(crate) fn run(arguments: &GcArguments, context: &Context<'_>) -> Result<bool> {
     let list = &arguments.list;
     let node = &context.node();
-    let valid = ContainerList::from_arguments(list, context)?;
+    let valid = ContainerList::read(list, context)?;
     let inventory = Inventory::read(node, ClusterScope::ThisNode);
     let mut all = attachments(&inventory.rows);
     // One whose engine never answers keeps no other one of its network waiting for ever.

@@ -86,7 +86,7 @@ fn lost_lease(attachment: &NetworkAttachment<'_>) -> Option<(&'static str, Strin
 
 pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
     let node = &context.node();
-    let valid = ContainerList::from_arguments(list, context)?;
+    let valid = ContainerList::read(list, context)?;
     let inventory = Inventory::read(node, ClusterScope::ThisNode);
     let all = attachments(&inventory.rows);
     let judge = Judge::new(node, &inventory, &all, valid.as_ref(), list)?;

@@ -20,7 +20,7 @@ use crate::output::times::ago;
 /// An attachment. The keys are documented, and don't change their meaning.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ShownAttachment<'a> {
+struct Details<'a> {
     #[serde(skip)]
     attachment: &'a NetworkAttachment<'a>,
     /// The row of its first address in `ls`.
@@ -37,14 +37,14 @@ struct ShownAttachment<'a> {
     trace: Option<&'a str>,
     /// Leases of DHCP, as the record has them.
     leases: Vec<Lease>,
-    delegates: Vec<DelegateAnswer<'a>>,
+    delegates: Vec<Answer<'a>>,
     /// Without passwords.
     config: Option<Box<RawValue>>,
 }
 
 /// A delegate of the ADD. It was given the answer of the one before it as `prevResult`.
 #[derive(Debug, Serialize)]
-struct DelegateAnswer<'a> {
+struct Answer<'a> {
     name: &'a str,
     /// `null` if it isn't recorded.
     answered: Option<&'a RawValue>,
@@ -55,29 +55,23 @@ pub(crate) fn run(target: &Target, context: &Context<'_>) -> Result<bool> {
     let inventory = Inventory::read(node, ClusterScope::ThisNodeAndOwners);
     let all = attachments(&inventory.rows);
     let found = select(&all, target)?;
-    let shown: Vec<ShownAttachment<'_>> = found
-        .iter()
-        .map(|one| ShownAttachment::new(one, node))
-        .collect();
+    let shown: Vec<Details<'_>> = found.iter().map(|one| Details::new(one, node)).collect();
     context.print(&shown, || {
-        let texts: Vec<Vec<String>> = shown.iter().map(ShownAttachment::lines).collect();
+        let texts: Vec<Vec<String>> = shown.iter().map(Details::lines).collect();
         texts.join(&String::new())
     })?;
     inventory.verdict(false)
 }
 
-impl<'a> ShownAttachment<'a> {
+impl<'a> Details<'a> {
     fn new(attachment: &'a NetworkAttachment<'_>, node: &'a LocalNode) -> Self {
         let (content, record) = (attachment.content(), attachment.record);
         let files = attachment.addresses.iter().filter_map(|row| row.file());
         let recorded = content.map(|content| &content.delegates);
-        let delegates = recorded
-            .into_iter()
-            .flatten()
-            .map(|delegate| DelegateAnswer {
-                name: delegate.name.as_str(),
-                answered: delegate.result.as_deref(),
-            });
+        let delegates = recorded.into_iter().flatten().map(|delegate| Answer {
+            name: delegate.name.as_str(),
+            answered: delegate.result.as_deref(),
+        });
         let raw = content.map(AttachmentRecord::raw_config);
         let config = raw.map(|raw| without_secrets(raw.get()).into_owned());
         let network = node.network(attachment.network);

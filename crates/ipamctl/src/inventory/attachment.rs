@@ -93,7 +93,7 @@ impl<'a> NetworkAttachment<'a> {
 
     /// True for an attachment of `docker-ipam-delegated`, which no runtime's list names: by its
     /// record's lines of the caller; without a record, by the name of its network.
-    pub(crate) fn belongs_to_docker(&self) -> bool {
+    pub(crate) fn is_docker(&self) -> bool {
         match self.content() {
             _ if self.endpoint.is_some() => true,
             Some(content) => !content.caller_lines.is_empty(),

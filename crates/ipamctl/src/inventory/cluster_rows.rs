@@ -42,7 +42,7 @@ impl Inventory {
     /// # Errors
     ///
     /// Those of the store.
-    pub(super) fn read_cluster(
+    pub(super) fn add_cluster(
         &mut self,
         cluster: &Arc<Cluster>,
         scope: ClusterScope,

@@ -10,7 +10,7 @@ use chain::record::{AttachmentRecord, ListedRecord, RecordState, record_of};
 use cni::{IpConfig, IpamResult};
 use conflist::Problem;
 
-use super::attachment_key;
+use super::record_key;
 use crate::local_node::LocalNode;
 use crate::network::Network;
 
@@ -31,7 +31,7 @@ impl<'a> Leftovers<'a> {
         problems: &[Problem],
     ) -> Self {
         let mut once = HashSet::new();
-        let keys = records.iter().map(|record| attachment_key(record));
+        let keys = records.iter().map(|record| record_key(record));
         let ambiguous = keys.filter(|key| !once.insert(*key)).collect();
         let conflists = node.conflists.iter();
         let all = conflists.flat_map(|conflist| Network::each_of(conflist, &node.environment));
@@ -49,7 +49,7 @@ impl<'a> Leftovers<'a> {
     pub(super) fn is_leftover(&self, ip: IpAddr, record: &ListedRecord) -> bool {
         if self.is_unknown
             || !has_others(record, ip)
-            || self.ambiguous.contains(&attachment_key(record))
+            || self.ambiguous.contains(&record_key(record))
         {
             return false;
         }
