@@ -1,5 +1,5 @@
-//! Folders with network configurations: `*.conflist`, `*.conf` and `*.json` in the order of
-//! their names, as the runtimes read them.
+//! Finds the network configurations in folders: `*.conflist`, `*.conf` and `*.json` in the order of their
+//! names, as the runtimes read them. A file that can't be used hides no other.
 
 use std::fmt;
 use std::fs;

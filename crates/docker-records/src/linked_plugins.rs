@@ -9,7 +9,7 @@ use plugin::Linked;
 
 use crate::pool_filter::PoolFilter;
 
-/// The plugins that run in the daemon's process.
+/// The plugins that run in the daemon's process, and in `ipamctl`'s to release what the daemon has reserved.
 pub const LINKED: &[&(dyn LinkedPlugin + 'static)] = &[
     &Linked(&IpamDsRanges),
     &Linked(&IpamDsRules),

@@ -1,4 +1,5 @@
-//! A pool, which is its ID: a JSON text that Docker stores and passes back with each call.
+//! A pool of the daemon for Docker. It is its ID: a JSON text that Docker stores and passes back with each
+//! call, so the daemon keeps no file of it, and reads the IDs of earlier versions as well.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! The catalogues and conflists that the node should have, by its mounted ConfigMaps.
+//! The kubeconfig, catalogues and conflists that the node should have: the files of the mounted ConfigMaps
+//! that are for this node, with its subnets in place of `${podCIDR}`, and with the installer's mark.
 
 use std::fs;
 use std::path::{Path, PathBuf};

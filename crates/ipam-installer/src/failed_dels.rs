@@ -1,4 +1,5 @@
-//! Repeats the DELs that have failed: a runtime often doesn't.
+//! Repeats the DELs that have failed, by `ipamctl gc` in a thread: a runtime often doesn't. The records are
+//! read first, so on a node without a failed DEL no process is started.
 
 use std::path::PathBuf;
 use std::thread;

@@ -1,5 +1,5 @@
-//! Content of the image: the multi-call executable, the plugins with a network client, and
-//! `ipamctl`.
+//! Content of the image: which executables it has, and where each is installed. The multi-call executable
+//! has one file under the names of all its plugins, on the node as well.
 
 use std::path::Path;
 

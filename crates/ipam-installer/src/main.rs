@@ -1,4 +1,4 @@
-//! Executable of the image's entry point.
+//! The executable `ipam-installer`.
 
 use std::process::ExitCode;
 

@@ -1,9 +1,10 @@
 //! A node: what should be there, what is there, and one step from one to the other.
 //!
-//! A look reads what is wanted (`image`, `config`), compares it with the node (`wanted`), writes what
-//! differs beside its place (`staged`), lets `ipamctl` check it (`check`), and only then renames all of it
-//! into place. A look that fails before that changes nothing, and the next one begins anew. `uninstall` is
-//! the way back. One installer works on a node at a time, by a lock on the folder of the plugins.
+//! A look reads what is wanted (`image`, `config`), compares it with the node (`wanted`), writes what differs
+//! beside its place (`staged`), lets `ipamctl` check catalogues and conflists (`check`), and only then
+//! renames all of it into place. If a ConfigMap can't be read, or `ipamctl` refuses what is in it, catalogues
+//! and conflists stay as they were; executables and kubeconfig are installed. `uninstall` is the way back.
+//! One installer works on a node at a time, by a lock on the folder of the plugins.
 
 use std::fs::File;
 use std::io;

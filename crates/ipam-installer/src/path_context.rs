@@ -1,9 +1,8 @@
-//! Errors that name their path.
-
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
+/// Errors that name their path.
 pub(crate) trait PathContext<T> {
     /// The value, or the error behind this path.
     fn at(self, path: &Path) -> Result<T>;

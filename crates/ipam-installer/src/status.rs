@@ -1,4 +1,5 @@
-//! Answers the probe: a socket on which the running installer says whether it is ready.
+//! Answers the probe: a socket on which the running installer says whether it is ready. The kubelet asks by
+//! the same executable with `--probe`.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

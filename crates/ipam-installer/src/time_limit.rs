@@ -1,4 +1,4 @@
-//! Limits the time of an executable of the image, and of a request.
+//! Limits the time of an executable of the image, and of a request, so that no look hangs.
 
 use std::future::Future;
 use std::process::{Output, Stdio};

@@ -1,4 +1,5 @@
-//! Removes an installation from a node: conflists first, plugins last.
+//! Removes an installation from a node: conflists first, so that no container starts, plugins last. Foreign
+//! files, reservations and records stay.
 
 use std::fs;
 use std::path::PathBuf;

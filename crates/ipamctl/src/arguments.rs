@@ -1,5 +1,5 @@
 //! The command line, as clap reads it: each command with its options. `sources` has the options of all
-//! commands: folders, or a cluster.
+//! commands: the folders to read, or a cluster.
 
 mod sources;
 

@@ -1,10 +1,10 @@
 //! Finds what keeps a container from starting or an address from coming back, in conflists that no
 //! container uses yet.
 //!
-//! Each conflist is read once, with its network and its pools (`CheckedConflist`), and compared with all others
-//! and with what is reserved (`Check`). The files below have one subject each, and add findings. What
-//! plugins refuse themselves isn't repeated here: selectors are asked for their pools, and the whole chain
-//! by STATUS, last, if no error is found before.
+//! Each conflist is read once, with its network and its pools ([`CheckedConflist`]), and compared with all
+//! others and with what is reserved ([`ConflistCheck`]). The files below have one subject each, and add
+//! findings. What plugins refuse themselves isn't repeated here: selectors are asked for their pools, and the
+//! whole chain by STATUS, if no error is found before.
 
 mod chain_status;
 mod conflist_check;

@@ -1,4 +1,8 @@
-//! The clusters that this node's networks, or a kubeconfig, lead to.
+//! The clusters that this node's networks lead to, and how a command reaches them.
+//!
+//! A [`Cluster`] is found by the conflists' allocators ([`engine_of`]), by the kubeconfig that the installer
+//! has written, or by a person's `--kubeconfig`. [`Cluster::open`] gives its store: with the node's rights,
+//! or with the person's, which see all nodes. Rows of its addresses are made in `inventory/cluster_rows`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

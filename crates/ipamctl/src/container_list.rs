@@ -1,4 +1,7 @@
-//! The list of a runtime's containers.
+//! A runtime's list of containers, by which `leaks` and `gc` know what is gone.
+//!
+//! A list releases what it doesn't name, so one that looks wrong is refused: with the beginning of an ID, or,
+//! without `--yes`, with no container that holds something here.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;

@@ -1,10 +1,10 @@
 //! One table of who holds which address, read once. Each command is a view of it.
 //!
-//! Its rows ([`Row`]) are the reservations of this node and the addresses of its cluster
-//! (`of_cluster`). Records are joined to them by network, container and interface; a record without a
-//! reservation is a row by itself, and `leftover` finds reservations that their record doesn't name. The
-//! rows of one attachment together are a [`NetworkAttachment`], which [`select`] finds by what a person
-//! writes. What can't be read is a problem, never a missing row.
+//! Its rows ([`Row`]) are the reservations of this node and the addresses of its cluster (`cluster_rows`).
+//! Records are joined to them by network, container and interface; a record without a reservation is a row
+//! by itself, and `leftovers` finds reservations that their record doesn't name. The rows of one attachment
+//! together are a [`NetworkAttachment`], which [`select`] finds by what a person writes. What can't be read
+//! is a problem, never a missing row.
 
 mod attachment;
 mod cluster_rows;

@@ -1,4 +1,7 @@
-//! This machine: its conflists, its networks, and the folders of their reservations and records.
+//! This machine as its conflists describe it: networks, and the folders of reservations and records.
+//!
+//! Most commands begin with [`Context::node`]. Networks that have no conflist (Docker's, those of Multus) are
+//! known only by their records; the inventory asks for them when it has read these.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

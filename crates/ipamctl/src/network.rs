@@ -1,4 +1,7 @@
-//! A network of ipam-delegated or host-local, and its folders.
+//! A network of `ipam-delegated` or `host-local`: its configuration, its delegates and its folders.
+//!
+//! The commands treat `host-local` as a chain with one delegate, so that one way of release is enough. A
+//! [`Network`] is read from a conflist, or from the configuration in a record.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Output: text for people, or JSON for programs.
+//! Output: text for people, without a file's control characters, or JSON for programs.
 
 pub(crate) mod table;
 pub(crate) mod times;

@@ -1,4 +1,7 @@
-//! The pools of networks: those of their configurations, and those of a cluster.
+//! The pools that the commands know, each with the directory of its reservations.
+//!
+//! A network's selectors name its pools ([`KnownPools::add_configured`]), a Docker network's records have
+//! its subnet, and a cluster lists its own. Equal ranges in one directory are one pool of several networks.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,9 +1,9 @@
-//! Releases an attachment: through the chain of its record, through today's conflist, or only its
-//! reservation.
+//! Releases an attachment: through the chain of its record, through the current conflist, by the file of
+//! its reservation, or in its cluster.
 //!
-//! The [`Way`] follows from what is known of it. With a record or a conflist, a chain does the DEL under
-//! the attachment's lock, and its addresses must be gone afterwards; `reservation_file` removes a file that no
-//! plugin knows, and an address of a cluster is released in its store. An [`AttachmentOutcome`] says what was done.
+//! The [`Way`] follows from what is known of it. With a record or a conflist, a chain does the DEL under the
+//! attachment's lock, and its addresses must be gone afterwards; `reservation_file` removes a file that no
+//! plugin knows, and an address of a cluster is released in its store. An [`Outcome`] says what was done.
 
 mod outcome;
 mod release_command;

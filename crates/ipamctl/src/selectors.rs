@@ -1,5 +1,6 @@
 //! Asks the selectors of a network for their pools, without a chain: those that are linked into this
-//! process, as the daemon for Docker links them. They hold nothing, and nothing is executed.
+//! process, as the daemon for Docker links them. They hold nothing, and nothing is executed. `explain` asks
+//! for the pools of one container; [`Network::all_pools`], for those of any.
 
 use cni::{
     Command, Environment, Error, LinkedPlugin, NetworkConfig, Object, SpecVersion, holds_nothing,

@@ -1,4 +1,4 @@
-//! How full the pools are: size, reserved, free, excluded.
+//! How full the pools are: size, reserved, free, excluded. `pools`, `map` and `metrics` show the same counts.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,5 @@
-//! Calls cargo from a program that cargo itself has started.
+//! Calls cargo from a program that cargo itself has started, such as a test, without the variables that
+//! would have dependencies built again.
 
 use std::env;
 use std::path::{Path, PathBuf};

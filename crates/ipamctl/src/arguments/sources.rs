@@ -1,4 +1,4 @@
-//! The folders and the cluster that a command reads.
+//! The folders and the cluster that a command reads, and their options in a command that is printed.
 
 use std::path::{Path, PathBuf, absolute};
 use std::slice::from_ref;

@@ -1,4 +1,5 @@
-//! Runs STATUS of a network's chain, which finds what makes each ADD fail.
+//! Runs STATUS of a network's chain, which finds what makes each ADD fail. Only root can use the folders, so
+//! for another user the chain ends before the first delegate that holds something.
 
 use chain::{Chain, Plugins};
 use cni::{DelegateName, Error, SpecVersion};
@@ -6,7 +7,7 @@ use rustix::process::geteuid;
 
 use crate::check::conflist_check::ConflistCheck;
 use crate::check::findings::Severity;
-use crate::network::{IPAM_DA_HOST_LOCAL, Network, with_keys};
+use crate::network::{Network, with_keys};
 
 /// The longest time of a delegate, unless the network has a limit.
 const TIMEOUT: &str = "30s";
@@ -45,14 +46,5 @@ impl ConflistCheck<'_> {
         })?;
         let plugins = Plugins::in_cni_path(self.environment)?;
         Chain::new(&config, self.environment, plugins)?.status()
-    }
-
-    /// The directory of some names is shared by networks.
-    pub(super) fn check_name(&mut self, network: &Network) {
-        if network.has_delegate(IPAM_DA_HOST_LOCAL)
-            && let Err(error) = ipam::refuse_reserved_name(&network.name)
-        {
-            self.error("name", error.msg, "a different name");
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! What the files of this folder work on: one conflist, among all others, and its findings.
+//! What the other files of this folder work on: one conflist, among all others, and its findings.
 
 use std::fmt::Display;
 

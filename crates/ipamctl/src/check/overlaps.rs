@@ -1,4 +1,4 @@
-//! Finds addresses that two pools with separate reservations give.
+//! Finds addresses that two pools give out of separate directories. Two pools with different spaces may.
 
 use std::collections::BTreeMap;
 

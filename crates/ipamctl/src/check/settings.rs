@@ -7,7 +7,7 @@ use ipam::{IpNet, Pools, Range, ranges_of_pool};
 
 use crate::check::conflist_check::ConflistCheck;
 use crate::check::findings::key_of;
-use crate::network::Network;
+use crate::network::{IPAM_DA_HOST_LOCAL, Network};
 
 /// The text that another project's program replaces by the node's subnet.
 const USE_POD_CIDR: &str = "usePodCidr";
@@ -35,6 +35,15 @@ impl ConflistCheck<'_> {
             let twice = format!("{name} is the name of the network in {file}, too");
             let problem = twice + "; runtimes use the first file";
             self.error("name", problem, "a different name");
+        }
+    }
+
+    /// The directory of some names is shared by networks.
+    pub(super) fn check_name(&mut self, network: &Network) {
+        if network.has_delegate(IPAM_DA_HOST_LOCAL)
+            && let Err(error) = ipam::refuse_reserved_name(&network.name)
+        {
+            self.error("name", error.msg, "a different name");
         }
     }
 

@@ -1,4 +1,5 @@
-//! Warns of settings that are accepted, and hardly ever meant.
+//! Warns of settings that are accepted, and hardly ever meant: the subnet's own address in a range, a
+//! gateway that is none, one owner for all workloads, keys that nobody reads.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! An address of a cluster, as the commands show it that claim or release some.
+//! What `import`, `reconcile` and `node-forget` have done with an address of a cluster.
 
 use anyhow::Result;
 use cluster::{AddressKey, Holder, Remembered, Restored};

@@ -1,4 +1,7 @@
-//! `ipamctl check`: findings in conflists.
+//! `ipamctl check`: reads the conflists, or a cluster's pools, and prints what [`crate::check`] finds.
+//!
+//! The installer checks new files before they are in place: `--pools-dir` lets conflists read a staged
+//! catalogue, and findings name the place where it will be.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

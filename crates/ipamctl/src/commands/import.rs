@@ -1,4 +1,5 @@
-//! `ipamctl import`: defines the pools of a catalogue in etcd, or claims what whereabouts has given.
+//! `ipamctl import`: defines the pools of a catalogue in etcd, or claims the addresses that whereabouts has
+//! given to pods.
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use cluster::{

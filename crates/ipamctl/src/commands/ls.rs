@@ -1,4 +1,4 @@
-//! `ipamctl ls`: who holds which address.
+//! `ipamctl ls`: who holds which address, by network or pool; with `--all-nodes`, in the whole cluster.
 
 use std::time::SystemTime;
 

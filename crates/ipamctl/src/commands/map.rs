@@ -1,4 +1,5 @@
-//! `ipamctl map`: the addresses of a network or a named pool as a picture in the terminal.
+//! `ipamctl map`: the addresses of a network or a named pool as a picture in the terminal. An IPv4 subnet is
+//! drawn, of an IPv6 subnet the reserved addresses are listed.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};

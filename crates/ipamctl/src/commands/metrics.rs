@@ -1,4 +1,4 @@
-//! `ipamctl metrics`: Prometheus' text format.
+//! `ipamctl metrics`: pools, records and leases in Prometheus' text format, or the same samples as JSON.
 
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;

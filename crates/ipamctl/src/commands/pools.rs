@@ -1,4 +1,4 @@
-//! `ipamctl pools`: size of each pool, and how full it is.
+//! `ipamctl pools`: size of each pool, and how full it is, also of directories that no conflist names.
 
 use anyhow::Result;
 

@@ -1,4 +1,4 @@
-//! `ipamctl release`: releases one attachment.
+//! `ipamctl release`: releases the attachments that a person names, without asking for evidence.
 
 use anyhow::Result;
 use chain::WhenBusy;

@@ -1,4 +1,4 @@
-//! `ipamctl show`: one attachment, its chain, and the answer of each delegate.
+//! `ipamctl show`: an attachment with its chain and the answer of each delegate, by its record.
 
 use std::net::IpAddr;
 use std::time::SystemTime;

@@ -1,4 +1,4 @@
-//! An attachment on a network, with all of its addresses.
+//! Groups the rows of the inventory by attachment.
 
 use std::collections::BTreeMap;
 use std::fmt;

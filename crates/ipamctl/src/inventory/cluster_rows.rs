@@ -1,4 +1,4 @@
-//! Rows of a cluster's addresses with what their release needs, and its pools.
+//! Adds a cluster's pools and addresses to the inventory, and to each address what its release needs.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Names of a container: pod, job, in `CNI_ARGS`; Docker's name of a container.
+//! The names by which a person knows a container: pod or job, by its `CNI_ARGS`; Docker's name.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

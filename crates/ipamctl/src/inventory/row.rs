@@ -1,4 +1,4 @@
-//! A row of the inventory: an address, its holder, and the holder's record.
+//! A row of the inventory: what a file or a record says of an address, and which record belongs to it.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! Selects the attachments that a command line names.
+//! Selects the attachments that a command line names: by address, owner, or container ID.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

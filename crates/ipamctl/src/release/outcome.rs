@@ -1,4 +1,4 @@
-//! The outcome of `gc` and `release` for an attachment.
+//! What `gc` and `release` have done with an attachment, and how they print it.
 
 use anyhow::{Result, ensure};
 use serde::Serialize;

@@ -1,15 +1,13 @@
-//! The command that releases exactly one attachment.
-
 use std::borrow::Cow;
 use std::net::IpAddr;
 
 use crate::inventory::NetworkAttachment;
 use crate::output::{is_plain, quoted};
 
-/// The command, with the whole container ID, the network and the interface. An address takes the
-/// place of an ID that is missing, that looks like an address, whose interface is unknown, or whose
-/// record has other addresses; and of names that can't be printed as they are. `ipamctl` is the text
-/// of [`crate::arguments::Sources::command`].
+/// The command that releases exactly this attachment, with its whole container ID, its network and its
+/// interface. An address takes the place of an ID that is missing, that looks like an address, whose
+/// interface is unknown, or whose record has other addresses; and of names that can't be printed as they
+/// are. `ipamctl` is the text of [`crate::arguments::Sources::command`].
 pub(crate) fn release_command(ipamctl: &str, attachment: &NetworkAttachment<'_>) -> String {
     let ifname = attachment.ifname.filter(|ifname| is_plain(ifname));
     let is_whole = ifname.is_some() && !attachment.is_leftover();

@@ -1,5 +1,3 @@
-//! Removes the file of one reservation, while its directory is locked.
-
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -10,7 +8,8 @@ use reservations::DataDir;
 use crate::inventory::Row;
 use crate::output::times::rounded;
 
-/// Removes the file of a reservation, unless its content has changed since it was read.
+/// Removes the file of a reservation while its directory is locked, unless its content has changed since it
+/// was read.
 ///
 /// # Errors
 ///
