@@ -36,7 +36,7 @@ pub fn add(
         return Err(ipam::without_pools());
     }
     // Whatever can be wrong is found before an address is claimed.
-    let has_owner = |pools: &CallPools| pools.all()[0].pool.owner.is_some();
+    let has_owner = |pools: &CallPools<'_>| pools.owner(&attachment.ifname).is_some();
     let mut owned: Vec<IpAddr> = match pools.iter().any(has_owner) {
         true => completion.earlier(OWNED)?.unwrap_or_default(),
         false => Vec::new(),
@@ -74,7 +74,7 @@ struct Addition<'a> {
 
 /// The address of a pool.
 struct Given<'p> {
-    of: &'p CallPool,
+    of: CallPool<'p>,
     ip: IpAddr,
     /// What this ADD has created; `None` for an earlier ADD's, or an owner's.
     created: Option<Held>,
@@ -82,7 +82,7 @@ struct Given<'p> {
 
 impl<'p> Given<'p> {
     fn config(&self) -> (&'p Pool, IpConfig) {
-        let pool = &self.of.pool;
+        let pool = self.of.pool;
         let range = pool.ranges.range_of(self.ip);
         let range = range.expect("the address is one of the pool's");
         let ip = IpConfig::new(self.ip, range.subnet().prefix_len(), range.gateway());
@@ -92,8 +92,8 @@ impl<'p> Given<'p> {
 
 impl Addition<'_> {
     /// Claims an address of the first pool that has one.
-    fn give<'p>(&mut self, pools: &'p CallPools) -> Result<Given<'p>, Error> {
-        let given = match pools.all()[0].owner(&self.attachment.ifname) {
+    fn give<'p>(&mut self, pools: &'p CallPools<'_>) -> Result<Given<'p>, Error> {
+        let given = match pools.owner(&self.attachment.ifname) {
             Some(holder) => {
                 let (of, ip) = owner::give(self.store, &holder, pools)?;
                 let created = None;
@@ -106,7 +106,7 @@ impl Addition<'_> {
     }
 
     /// Claims an address for the attachment.
-    fn claim_one<'p>(&mut self, pools: &'p CallPools) -> Result<Given<'p>, Error> {
+    fn claim_one<'p>(&mut self, pools: &'p CallPools<'_>) -> Result<Given<'p>, Error> {
         for of in pools.tried() {
             if let Some(ip) = of.pool.requested {
                 let created = self.requested(ip, of)?;
@@ -122,7 +122,7 @@ impl Addition<'_> {
 
     /// Claims the requested address; `None` if an earlier ADD of this attachment has claimed it, which
     /// an undoing keeps.
-    fn requested(&mut self, ip: IpAddr, pool: &CallPool) -> Result<Option<Held>, Error> {
+    fn requested(&mut self, ip: IpAddr, pool: CallPool<'_>) -> Result<Option<Held>, Error> {
         let key = pool.key(ip);
         if let Some(created) = self.claim(&key, pool)? {
             return Ok(Some(created));
@@ -137,7 +137,7 @@ impl Addition<'_> {
     }
 
     /// Claims an address that seems free; `None` if the pool is full.
-    fn any(&mut self, pool: &CallPool) -> Result<Option<Held>, Error> {
+    fn any(&mut self, pool: CallPool<'_>) -> Result<Option<Held>, Error> {
         let mut search = Search::new(pool, pool.pool.sticky.as_deref());
         let mut candidate = search.candidate();
         while let Some(ip) = candidate {
@@ -151,7 +151,7 @@ impl Addition<'_> {
 
     /// Claims an address; `None` if it is taken. After a lost answer, it is this ADD's if it names the
     /// attachment: the pools of a call have no address in common.
-    fn claim(&mut self, key: &AddressKey, pool: &CallPool) -> Result<Option<Held>, Error> {
+    fn claim(&mut self, key: &AddressKey, pool: CallPool<'_>) -> Result<Option<Held>, Error> {
         let (network, attachment) = (self.network, self.attachment);
         let holder = Holder::new(self.node, network, attachment, pool.name(), &self.args);
         let mut was_lost = false;

@@ -29,7 +29,7 @@ pub fn of_owner(store: &mut dyn Store, holder: &Holder) -> Result<Vec<Held>, Sto
 /// What an owner has in the pools of an entry.
 struct Owned<'p> {
     /// The address that counts.
-    counted: Option<(&'p CallPool, IpAddr)>,
+    counted: Option<(CallPool<'p>, IpAddr)>,
     /// Revision of the address that was created last, in any pool; 0 if there is none.
     latest: u64,
 }
@@ -38,12 +38,11 @@ impl<'p> Owned<'p> {
     fn read(
         store: &mut dyn Store,
         holder: &Holder,
-        pools: &'p CallPools,
+        pools: &'p CallPools<'_>,
     ) -> Result<Self, StoreError> {
         let all = of_owner(store, holder)?;
         let in_pools = |held: &Held| {
-            let mut pools = pools.all().iter();
-            let pool = pools.find(|pool| pool.gives(&held.key))?;
+            let pool = pools.all().find(|pool| pool.gives(&held.key))?;
             Some((pool, held.key.ip))
         };
         Ok(Self {
@@ -62,8 +61,8 @@ impl<'p> Owned<'p> {
 pub(crate) fn give<'p>(
     store: &mut dyn Store,
     holder: &Holder,
-    pools: &'p CallPools,
-) -> Result<(&'p CallPool, IpAddr), Error> {
+    pools: &'p CallPools<'_>,
+) -> Result<(CallPool<'p>, IpAddr), Error> {
     let mut owned = Owned::read(store, holder, pools)?;
     let hash = holder.owner_hash().unwrap_or_default();
     for named in pools.tried() {
@@ -98,9 +97,9 @@ pub(crate) fn give<'p>(
 /// The error that the requested address is another one's, or that the owner has another one.
 fn not_requested(
     store: &mut dyn Store,
-    pool: &CallPool,
+    pool: CallPool<'_>,
     ip: IpAddr,
-    counted: Option<(&CallPool, IpAddr)>,
+    counted: Option<(CallPool<'_>, IpAddr)>,
 ) -> Error {
     let why = match (counted, read_one(store, &pool.key(ip))) {
         (Some((_, own)), _) => {

@@ -1,42 +1,39 @@
 //! The pools of a call: entries of `prevResult.pools`, with the store's definitions of those that
 //! have only a name.
 
-use cni::{Error, IfName, NetworkConfig, NetworkName, Object, code};
-use ipam::{Pool, PoolName, Pools, overflow};
+use std::net::IpAddr;
+
+use cni::{Error, IfName, NetworkConfig, NetworkName, Object};
+use ipam::{ADDRESS_KEYS, Overflow, Pool, PoolName, Pools, overflow};
 
 use crate::repetition::until_answered;
 use crate::{AddressKey, Holder, Owner, Store};
 
-/// Keys of a definition that are copied into an entry which has only a name.
-const DEFINITION_KEYS: [&str; 7] = [
-    "ranges",
-    "subnet",
-    "rangeStart",
-    "rangeEnd",
-    "gateway",
-    "exclude",
-    "space",
-];
-
-/// A pool of a call.
-#[derive(Clone, Debug)]
-pub(crate) struct CallPool {
-    pub(crate) pool: Pool,
-    network: NetworkName,
-    /// Its index among the pools of the call.
+/// The pools of an entry of the call: the first one that has an address yields it.
+pub(crate) struct CallPools<'c> {
+    overflow: Overflow,
+    network: &'c NetworkName,
+    /// Its index among the entries of the call.
     index: usize,
 }
 
-/// The pools of an entry of the call: the first one that has an address yields it.
-pub(crate) struct CallPools(Vec<CallPool>);
+/// A pool of a call.
+#[derive(Clone, Copy)]
+pub(crate) struct CallPool<'p> {
+    pub(crate) pool: &'p Pool,
+    entry: &'p CallPools<'p>,
+}
 
-impl CallPools {
+impl<'c> CallPools<'c> {
     /// Reads the pools of a call.
     ///
     /// # Errors
     ///
     /// As [`Self::complete`].
-    pub(crate) fn read(store: &mut dyn Store, config: &NetworkConfig) -> Result<Vec<Self>, Error> {
+    pub(crate) fn read(
+        store: &mut dyn Store,
+        config: &'c NetworkConfig,
+    ) -> Result<Vec<Self>, Error> {
         Self::complete(store, Pools::of_call(config)?, config)
     }
 
@@ -49,37 +46,39 @@ impl CallPools {
     pub(crate) fn complete(
         store: &mut dyn Store,
         pools: Pools,
-        config: &NetworkConfig,
+        config: &'c NetworkConfig,
     ) -> Result<Vec<Self>, Error> {
-        let network = config.name();
         let mut entries = pools.into_entries();
         for (i, entry) in entries.iter_mut().enumerate() {
             complete_all(store, entry, &format!("prevResult.pools[{i}]"))?;
         }
         let read = Pools::new(entries).read(config)?.into_iter().enumerate();
-        let of_entry = read.map(|(index, overflow)| {
-            let new = |pool| CallPool {
-                pool,
-                network: network.clone(),
-                index,
-            };
-            Self(overflow.into_all().into_iter().map(new).collect())
-        });
-        Ok(of_entry.collect())
+        let of_entry = |(index, overflow)| Self {
+            overflow,
+            network: config.name(),
+            index,
+        };
+        Ok(read.map(of_entry).collect())
     }
 
     /// All of them.
-    pub(crate) fn all(&self) -> &[CallPool] {
-        &self.0
+    pub(crate) fn all(&self) -> impl Iterator<Item = CallPool<'_>> {
+        self.each(self.overflow.all())
     }
 
     /// Those that an ADD tries, in this order: all, or the one of the requested address.
-    pub(crate) fn tried(&self) -> &[CallPool] {
-        let requested = |one: &CallPool| one.pool.requested.is_some();
-        match self.0.iter().position(requested) {
-            Some(at) => &self.0[at..=at],
-            None => &self.0,
-        }
+    pub(crate) fn tried(&self) -> impl Iterator<Item = CallPool<'_>> {
+        self.each(self.overflow.tried())
+    }
+
+    fn each<'p>(&'p self, pools: &'p [Pool]) -> impl Iterator<Item = CallPool<'p>> {
+        pools.iter().map(|pool| CallPool { pool, entry: self })
+    }
+
+    /// The holder of their owner's addresses for this interface, with the first pool's name; `None`
+    /// without an owner.
+    pub(crate) fn owner(&self, ifname: &IfName) -> Option<Holder> {
+        self.all().next()?.owner(ifname)
     }
 
     /// Refuses pools that have no address to give even if nothing is reserved.
@@ -88,51 +87,47 @@ impl CallPools {
     ///
     /// Code 50: all of their addresses are excluded, and none is requested.
     pub(crate) fn refuse_empty(&self) -> Result<(), Error> {
-        match self.0.iter().all(|one| one.pool.is_empty()) {
-            true => Err(self.exhausted(code::UNAVAILABLE)),
-            false => Ok(()),
-        }
+        self.overflow.refuse_empty(self.network, self.index)
     }
 
     /// The error, of this code, that none has an address left.
     pub(crate) fn exhausted(&self, code: u64) -> Error {
-        let of_one = |of: &CallPool| of.pool.exhausted(&of.network, of.index);
-        let each = self.0.iter().map(of_one);
-        Error::new(code, each.collect::<Vec<_>>().join("; "))
+        self.overflow.exhausted(self.network, self.index, code)
     }
 }
 
-impl CallPool {
+impl<'p> CallPool<'p> {
     /// Its name, or the network's if it has none.
-    pub(crate) fn name(&self) -> &str {
+    pub(crate) fn name(self) -> &'p str {
         let name = self.pool.name.as_ref();
-        name.map_or(self.network.as_str(), PoolName::as_str)
+        name.map_or(self.entry.network.as_str(), PoolName::as_str)
     }
 
     /// The key of one of its addresses.
-    pub(crate) fn key(&self, ip: std::net::IpAddr) -> AddressKey {
-        AddressKey::of(&self.pool, ip)
+    pub(crate) fn key(self, ip: IpAddr) -> AddressKey {
+        AddressKey::of(self.pool, ip)
     }
 
     /// True if it gives the address of this key, or if that one is requested of it.
-    pub(crate) fn gives(&self, key: &AddressKey) -> bool {
+    pub(crate) fn gives(self, key: &AddressKey) -> bool {
         let is_requested = self.pool.requested == Some(key.ip);
         self.pool.space == key.space && (is_requested || self.pool.ranges.gives(key.ip))
     }
 
     /// The holder of its owner's addresses for this interface; `None` without an owner.
-    pub(crate) fn owner(&self, ifname: &IfName) -> Option<Holder> {
+    pub(crate) fn owner(self, ifname: &IfName) -> Option<Holder> {
         let owner = Owner {
             name: self.pool.owner.clone()?,
-            place: self.index,
+            place: self.entry.index,
         };
-        let network = self.network.as_str();
+        let network = self.entry.network.as_str();
         Some(Holder::of_owner(owner, network, ifname, self.name()))
     }
 
     /// The pool, for messages.
-    pub(crate) fn describe(&self) -> String {
-        self.pool.describe(&self.network, self.index)
+    pub(crate) fn describe(self) -> String {
+        let CallPools { network, index, .. } = self.entry;
+        self.pool.describe(network, *index)
     }
 }
 
@@ -199,7 +194,7 @@ fn complete(store: &mut dyn Store, entry: &mut Object, path: &str) -> Result<(),
             .read::<Vec<String>>(path, "exclude")?
             .unwrap_or_default(),
     );
-    for key in DEFINITION_KEYS {
+    for key in ADDRESS_KEYS.iter().chain(&["ranges", "exclude", "space"]) {
         if let Some(raw) = definition.get(key).filter(|_| !has_own(entry, key)) {
             entry.set_raw(key, raw.to_owned());
         }

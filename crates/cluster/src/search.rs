@@ -20,7 +20,7 @@ const READS: [usize; 2] = [8, 256];
 
 /// What a call knows of a pool's addresses.
 pub(crate) struct Search<'p> {
-    pool: &'p CallPool,
+    pool: CallPool<'p>,
     choice: Choice<'p>,
     /// Number of addresses that were found taken since the last list.
     found: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Search<'p> {
 
 impl<'p> Search<'p> {
     /// Begins at the place of the sticky key's hash, else at any place.
-    pub(crate) fn new(pool: &'p CallPool, sticky: Option<&'p str>) -> Self {
+    pub(crate) fn new(pool: CallPool<'p>, sticky: Option<&'p str>) -> Self {
         let part = pool.pool.ranges.capacity() / LISTED_PER_READ;
         let most = usize::try_from(part).unwrap_or(usize::MAX);
         Self {
@@ -105,7 +105,7 @@ impl<'p> Search<'p> {
     }
 
     fn taken(&self, store: &mut dyn Store, among: Among<'_>) -> Result<Vec<IpAddr>, StoreError> {
-        until_answered(store, |store| store.taken(&self.pool.pool, among))
+        until_answered(store, |store| store.taken(self.pool.pool, among))
     }
 
     /// The error of a list, with what is known of the pool: a full one may be too large to be listed
