@@ -31,6 +31,17 @@ impl Access {
             Self::Write => Kind::Lost,
         }
     }
+
+    /// Kind of a failure without an answer, for this reason.
+    pub fn kind_without_answer(self, reason: &str, was_sent: bool) -> Kind {
+        if is_client_refused(reason) || (!was_sent && is_distrust(reason)) {
+            Kind::Refused
+        } else if was_sent {
+            self.unanswered()
+        } else {
+            Kind::Unreachable
+        }
+    }
 }
 
 impl Executor {
@@ -130,7 +141,7 @@ pub fn is_distrust(reason: &str) -> bool {
 ///
 /// With TLS 1.3, the server does so after the handshake, and executes no request. After any other
 /// failure of TLS, the request may have been executed.
-pub fn is_client_refused(reason: &str) -> bool {
+fn is_client_refused(reason: &str) -> bool {
     let refusals = ["Certificate", "UnknownCA", "AccessDenied"];
     reason.contains("received fatal alert") && refusals.iter().any(|alert| reason.contains(alert))
 }

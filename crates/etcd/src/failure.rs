@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use cluster::client::{Access, is_client_refused, is_distrust, reason, sources};
+use cluster::client::{Access, reason, sources};
 use cluster::{Kind, StoreError};
 use tonic::{Code, ConnectError, Status};
 
@@ -23,13 +23,7 @@ pub(crate) fn of_status(status: &Status, access: Access) -> StoreError {
         Code::Unimplemented => (Kind::Unreachable, format!("it isn't etcd: {said}")),
         _ => {
             let reason = status.source().map_or_else(|| said.to_owned(), reason);
-            let was_sent = !is_of_connection(status);
-            let kind = match was_sent {
-                true if is_client_refused(&reason) => Kind::Refused,
-                true => access.unanswered(),
-                false if is_distrust(&reason) => Kind::Refused,
-                false => Kind::Unreachable,
-            };
+            let kind = access.kind_without_answer(&reason, !is_of_connection(status));
             (kind, reason)
         }
     };

@@ -1,6 +1,6 @@
 //! Failures of requests, by what the caller can do.
 
-use cluster::client::{Access, is_client_refused, is_distrust, reason, sources};
+use cluster::client::{Access, reason, sources};
 use cluster::{Kind, StoreError};
 use hyper_util::client::legacy::Error as ConnectionError;
 use kube::core::Status;
@@ -13,7 +13,7 @@ pub(crate) fn failure(error: &kube::Error, server: &str, access: Access) -> Stor
         kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => (Kind::Unable, reason(error)),
         _ => {
             let why = reason(error);
-            (kind_without_answer(error, &why, access), why)
+            (access.kind_without_answer(&why, !is_unsent(error)), why)
         }
     };
     StoreError::new(kind, format!("the API server {server}: {why}"))
@@ -30,17 +30,6 @@ fn kind_of_status(status: &Status, access: Access) -> Kind {
         500 if status.message.contains("database space exceeded") => Kind::Unable,
         408 | 500.. => access.unanswered(),
         _ => Kind::Unable,
-    }
-}
-
-/// Kind of a failure without an answer of the API server.
-fn kind_without_answer(error: &kube::Error, why: &str, access: Access) -> Kind {
-    if is_client_refused(why) || (is_unsent(error) && is_distrust(why)) {
-        Kind::Refused
-    } else if is_unsent(error) {
-        Kind::Unreachable
-    } else {
-        access.unanswered()
     }
 }
 
