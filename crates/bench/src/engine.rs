@@ -128,13 +128,13 @@ impl Rows<'_> {
             .map(|(key, value)| Op::put(key, value))
             .collect();
         inside(&self.engine.clients(), || {
-            let mut client = Client::new(settings);
+            let mut client = Client::new(settings, TimeLimit::new(TIMEOUT, None));
             for some in stored.chunks(100) {
                 let puts = Txn {
                     then: some.to_vec(),
                     ..Txn::default()
                 };
-                client.txn(&puts, &TimeLimit::new(TIMEOUT, None))?;
+                client.txn(&puts)?;
             }
             Ok(())
         })

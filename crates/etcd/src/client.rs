@@ -28,8 +28,9 @@ const PAGE: i64 = 5_000;
 const LARGEST_PEM: u64 = 1 << 20;
 
 /// A client for the requests of one call. It connects with the first request.
-pub struct Client {
+pub struct Client<'a> {
     settings: Settings,
+    time: TimeLimit<'a>,
     started: Option<Started>,
 }
 
@@ -41,13 +42,19 @@ struct Started {
     current: usize,
 }
 
-impl Client {
-    /// A client that has not read its certificates yet.
-    pub fn new(settings: Settings) -> Self {
+impl<'a> Client<'a> {
+    /// A client that has not read its certificates yet. All of its requests together have this time.
+    pub fn new(settings: Settings, time: TimeLimit<'a>) -> Self {
         Self {
             settings,
+            time,
             started: None,
         }
+    }
+
+    /// Time limit of the requests.
+    pub(crate) fn time(&self) -> &TimeLimit<'a> {
+        &self.time
     }
 
     /// Reads keys. The answer includes every earlier write, whichever member answers.
@@ -55,12 +62,8 @@ impl Client {
     /// # Errors
     ///
     /// See [`cluster::Kind`].
-    pub fn range(
-        &mut self,
-        range: &Range,
-        time: &TimeLimit<'_>,
-    ) -> Result<RangeAnswer, StoreError> {
-        Ok(self.ranges([range.clone()], time)?.remove(0))
+    pub fn range(&mut self, range: Range) -> Result<RangeAnswer, StoreError> {
+        Ok(self.ranges([range])?.remove(0))
     }
 
     /// Reads all keys of a range, in pages, and passes on each. Each page shows the keys as they are
@@ -72,7 +75,6 @@ impl Client {
     pub fn each(
         &mut self,
         range: &Range,
-        time: &TimeLimit<'_>,
         mut each: impl FnMut(KeyValue),
     ) -> Result<(), StoreError> {
         let mut page = Range {
@@ -80,8 +82,8 @@ impl Client {
             ..range.clone()
         };
         loop {
-            time.start_request();
-            let answer = self.range(&page, time)?;
+            self.time.start_request();
+            let answer = self.range(page.clone())?;
             if let Some(last) = answer.kvs.last() {
                 page.key = [&last.key[..], &[0]].concat();
             }
@@ -98,8 +100,8 @@ impl Client {
     /// # Errors
     ///
     /// [`Kind::Lost`] if it may have been executed.
-    pub fn txn(&mut self, txn: &Txn, time: &TimeLimit<'_>) -> Result<bool, StoreError> {
-        Ok(self.call(txn, Access::Write, time)?.succeeded)
+    pub fn txn(&mut self, txn: &Txn) -> Result<bool, StoreError> {
+        Ok(self.call(txn, Access::Write)?.succeeded)
     }
 
     /// Reads several ranges at one moment, with one answer for each.
@@ -110,13 +112,12 @@ impl Client {
     pub fn ranges(
         &mut self,
         ranges: impl IntoIterator<Item = Range>,
-        time: &TimeLimit<'_>,
     ) -> Result<Vec<RangeAnswer>, StoreError> {
         let reads = Txn {
             then: ranges.into_iter().map(Op::get).collect(),
             ..Txn::default()
         };
-        let answers = self.call(&reads, Access::Read, time)?.responses.into_iter();
+        let answers = self.call(&reads, Access::Read)?.responses.into_iter();
         let answers: Vec<RangeAnswer> = answers.filter_map(|answer| answer.range).collect();
         match answers.len() == reads.then.len() {
             true => Ok(answers),
@@ -125,17 +126,12 @@ impl Client {
     }
 
     /// Sends a request to the member in use; after a failure, the next request goes to another one.
-    fn call(
-        &mut self,
-        txn: &Txn,
-        access: Access,
-        time: &TimeLimit<'_>,
-    ) -> Result<TxnAnswer, StoreError> {
+    fn call(&mut self, txn: &Txn, access: Access) -> Result<TxnAnswer, StoreError> {
         if self.started.is_none() {
-            self.started = Some(self.start(time)?);
+            self.started = Some(self.start()?);
         }
         let started = self.started.as_mut().expect("it is started");
-        let answered = started.exchange(txn, access, time);
+        let answered = started.exchange(txn, access, &self.time);
         if answered.is_err() {
             started.current += 1;
         }
@@ -155,13 +151,14 @@ impl Client {
     }
 
     /// Reads the certificates, and prepares a channel to each member.
-    fn start(&self, time: &TimeLimit<'_>) -> Result<Started, StoreError> {
+    fn start(&self) -> Result<Started, StoreError> {
         let tls = self.tls()?;
         let executor = Executor::new()?;
         let urls = self.settings.endpoints.iter();
         // A channel starts tasks, which belong to the runtime.
         let connect = async { urls.map(|url| channel(url, tls.as_ref())).collect() };
-        let connected = executor.run(connect, time, time.attempt(), Access::Read);
+        let within = self.time.attempt();
+        let connected = executor.run(connect, &self.time, within, Access::Read);
         let channels: Result<Vec<Channel>, StoreError> = connected.and_then(|channels| channels);
         let channels = channels.map_err(|error| self.named(error.kind, &error.msg))?;
         Ok(Started {
@@ -285,9 +282,9 @@ mod tests {
         let settings = json!({"endpoints": ["https://127.0.0.1:1", "https://127.0.0.1:2"],
             "ca": path("pem"), "cert": path("pem"), "key": path("pem")});
         fs::write(path("etcd.json"), settings.to_string()).unwrap();
-        let mut client = Client::new(Settings::read(&path("etcd.json")).unwrap());
-        let time = TimeLimit::new(DEFAULT_TIMEOUT, cancellation);
-        client.range(&Range::key("k"), &time).unwrap_err()
+        let settings = Settings::read(&path("etcd.json")).unwrap();
+        let mut client = Client::new(settings, TimeLimit::new(DEFAULT_TIMEOUT, cancellation));
+        client.range(Range::key("k")).unwrap_err()
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use cluster::{AddressKey, Holder};
-use cni::NetworkName;
 use ipam::{Interval, Pool};
 
 use crate::Range;
@@ -30,7 +29,7 @@ impl Keys {
 
     /// The key of a pool's definition.
     pub fn pool(&self, name: &str) -> String {
-        format!("{}pools/{name}", self.root)
+        self.pools() + name
     }
 
     /// Common prefix of all addresses.
@@ -40,7 +39,7 @@ impl Keys {
 
     /// The key of an address.
     pub fn address(&self, key: &AddressKey) -> String {
-        self.addresses() + &name(key.space.as_ref(), key.ip)
+        self.addresses() + &name(key)
     }
 
     /// Common prefix of a node's addresses.
@@ -55,13 +54,13 @@ impl Keys {
 
     /// The key by which an address is found as a node's.
     pub fn of_node(&self, node: &str, key: &AddressKey) -> String {
-        self.node(node) + &name(key.space.as_ref(), key.ip)
+        self.node(node) + &name(key)
     }
 
     /// The key by which an address is found as its owner's, or else as its node's.
     pub fn of_holder(&self, holder: &Holder, key: &AddressKey) -> String {
         match holder.owner_hash() {
-            Some(hash) => self.owner(&hash) + &name(key.space.as_ref(), key.ip),
+            Some(hash) => self.owner(&hash) + &name(key),
             None => self.of_node(&holder.node, key),
         }
     }
@@ -87,21 +86,22 @@ impl Keys {
             Some((space, ip)) => (Some(space.parse().ok()?), ip),
             None => (None, text),
         };
-        let parsed = AddressKey {
-            space,
-            ip: parse_ip(ip)?,
-        };
-        (name(parsed.space.as_ref(), parsed.ip) == text).then_some(parsed)
+        let ip = parse_ip(ip)?;
+        let parsed = AddressKey { space, ip };
+        (name(&parsed) == text).then_some(parsed)
     }
 }
 
 /// `[<space>/]<ip>`, with the address in fixed width.
-fn name(space: Option<&NetworkName>, ip: IpAddr) -> String {
-    let ip = match ip {
+fn name(key: &AddressKey) -> String {
+    let ip = match key.ip {
         IpAddr::V4(ip) => ip.octets().map(|octet| format!("{octet:03}")).join("."),
         IpAddr::V6(ip) => ip.segments().map(|part| format!("{part:04x}")).join(":"),
     };
-    space.map_or_else(String::new, |space| format!("{space}/")) + &ip
+    match &key.space {
+        Some(space) => format!("{space}/{ip}"),
+        None => ip,
+    }
 }
 
 fn parse_ip(text: &str) -> Option<IpAddr> {
@@ -115,6 +115,7 @@ fn parse_ip(text: &str) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
+    use cni::NetworkName;
     use proptest::prelude::*;
 
     use super::*;

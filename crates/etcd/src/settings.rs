@@ -112,19 +112,15 @@ impl Settings {
 }
 
 fn endpoints(path: &str, object: &Object) -> Result<Vec<Url>, Error> {
-    let texts: Vec<String> = match object.read(path, "endpoints") {
-        Ok(texts) => texts.unwrap_or_default(),
-        // The message of the failure shows the value, which may hold a password.
-        Err(_) => {
-            return Err(Error::config(format!(
-                "{path}.endpoints must be an array of URLs"
-            )));
-        }
-    };
+    let refused = |why: &str| Error::config(format!("{path}.endpoints {why}"));
+    // The message of this failure shows the value, which may hold a password.
+    let texts = object.read::<Vec<String>>(path, "endpoints");
+    let texts = texts.map_err(|_| refused("must be an array of URLs"))?;
+    let texts = texts.unwrap_or_default();
     if texts.is_empty() {
-        return Err(Error::config(format!(
-            "{path}.endpoints is missing or empty: it must list etcd's client URLs, such as https://10.0.0.1:2379"
-        )));
+        return Err(refused(
+            "is missing or empty: it must list etcd's client URLs, such as https://10.0.0.1:2379",
+        ));
     }
     let parse = |(i, text): (usize, &String)| {
         Url::parse(text).map_err(|why| Error::config(format!("{path}.endpoints[{i}]: {why}")))

@@ -15,17 +15,16 @@ use crate::{Client, Compare, Keys, Op, Range, Settings, Txn};
 /// A cluster's pools and addresses in etcd.
 pub struct EtcdStore<'a> {
     keys: Keys,
-    client: Client,
-    time: TimeLimit<'a>,
+    client: Client<'a>,
 }
 
 impl<'a> EtcdStore<'a> {
     /// A store for one call. It connects with the first request.
     pub fn new(settings: Settings, cancellation: Option<&'a dyn Cancellation>) -> Self {
+        let time = TimeLimit::new(settings.timeout, cancellation);
         Self {
             keys: Keys::new(&settings.prefix),
-            time: TimeLimit::new(settings.timeout, cancellation),
-            client: Client::new(settings),
+            client: Client::new(settings, time),
         }
     }
 
@@ -40,13 +39,13 @@ impl<'a> EtcdStore<'a> {
             then: vec![Op::put(self.keys.pool(name), value)],
             ..Txn::default()
         };
-        self.client.txn(&txn, &self.time).map(drop)
+        self.client.txn(&txn).map(drop)
     }
 
     /// Lists the addresses whose keys are in this range, behind this prefix.
     fn names_in(&mut self, range: &Range, prefix: &str) -> Result<Vec<AddressKey>, StoreError> {
         let mut names = Vec::new();
-        self.client.each(range, &self.time, |stored| {
+        self.client.each(range, |stored| {
             names.extend(Keys::parse(&stored.key, prefix));
         })?;
         Ok(names)
@@ -56,10 +55,8 @@ impl<'a> EtcdStore<'a> {
     fn definition(&self, stored: &KeyValue) -> Result<Object, StoreError> {
         serde_json::from_slice(&stored.value).map_err(|error| {
             let key = String::from_utf8_lossy(&stored.key);
-            StoreError::new(
-                Kind::Settings,
-                format!("etcd:{key}: it is no JSON object: {error}"),
-            )
+            let why = format!("etcd:{key}: it is no JSON object: {error}");
+            StoreError::new(Kind::Settings, why)
         })
     }
 }
@@ -88,12 +85,11 @@ impl Store for EtcdStore<'_> {
     }
 
     fn time(&self) -> &TimeLimit<'_> {
-        &self.time
+        self.client.time()
     }
 
     fn pool(&mut self, name: &str) -> Result<Option<Object>, StoreError> {
-        let range = Range::key(self.keys.pool(name));
-        let answer = self.client.range(&range, &self.time)?;
+        let answer = self.client.range(Range::key(self.keys.pool(name)))?;
         let stored = answer.kvs.first();
         stored.map(|stored| self.definition(stored)).transpose()
     }
@@ -106,19 +102,19 @@ impl Store for EtcdStore<'_> {
     ) -> Result<Claim, StoreError> {
         let address = self.keys.address(key);
         let id = serde_json::to_string(holder).expect("a holder is JSON");
-        let of_owner = holder.owner_hash().map(|hash| {
+        let mut when = vec![Compare::is_missing(&*address)];
+        when.extend(holder.owner_hash().map(|hash| {
             let own = Range::prefix(self.keys.owner(&hash));
             Compare::has_none_after(own, latest)
-        });
-        let is_free = Some(Compare::is_missing(&*address));
+        }));
         let txn = Txn {
-            when: [is_free, of_owner].into_iter().flatten().collect(),
+            when,
             then: vec![
                 Op::put(&*address, &*id),
                 Op::put(self.keys.of_holder(holder, key), ""),
             ],
         };
-        Ok(match self.client.txn(&txn, &self.time)? {
+        Ok(match self.client.txn(&txn)? {
             true => Claim::Created { id },
             false => Claim::Taken,
         })
@@ -127,7 +123,7 @@ impl Store for EtcdStore<'_> {
     /// Reads them at one moment.
     fn read(&mut self, keys: &[AddressKey]) -> Result<Vec<Held>, StoreError> {
         let reads = keys.iter().map(|key| Range::key(self.keys.address(key)));
-        let answers = self.client.ranges(reads, &self.time)?;
+        let answers = self.client.ranges(reads)?;
         let both = keys.iter().zip(&answers);
         let held = both.filter_map(|(key, answer)| {
             let stored = answer.kvs.first()?;
@@ -138,16 +134,15 @@ impl Store for EtcdStore<'_> {
 
     fn release(&mut self, held: &Held) -> Result<Release, StoreError> {
         let address = self.keys.address(&held.key);
-        let of_holder = held
-            .holder
-            .as_ref()
-            .map(|holder| self.keys.of_holder(holder, &held.key));
-        let keys = [Some(address.clone()), of_holder];
+        let mut then = vec![Op::delete(&*address)];
+        if let Some(holder) = &held.holder {
+            then.push(Op::delete(self.keys.of_holder(holder, &held.key)));
+        }
         let txn = Txn {
             when: vec![Compare::has_value(address, &*held.id)],
-            then: keys.into_iter().flatten().map(Op::delete).collect(),
+            then,
         };
-        Ok(match self.client.txn(&txn, &self.time)? {
+        Ok(match self.client.txn(&txn)? {
             true => Release::Released,
             false => Release::Gone,
         })
@@ -171,7 +166,7 @@ impl Store for EtcdStore<'_> {
                 serializable: true,
                 ..Range::key(self.keys.address(&AddressKey::of(pool, *ip))).without_values()
             };
-            let answers = self.client.ranges(ips.iter().map(name), &self.time)?;
+            let answers = self.client.ranges(ips.iter().map(name))?;
             let both = ips.iter().zip(&answers);
             let taken = both.filter(|(_, answer)| !answer.kvs.is_empty());
             return Ok(taken.map(|(ip, _)| *ip).collect());
@@ -193,8 +188,7 @@ impl Inventory for EtcdStore<'_> {
         let prefix = self.keys.pools();
         let mut stored = Vec::new();
         let range = Range::prefix(&*prefix);
-        self.client
-            .each(&range, &self.time, |pool| stored.push(pool))?;
+        self.client.each(&range, |pool| stored.push(pool))?;
         let pool = |stored: &KeyValue| {
             let name = String::from_utf8_lossy(&stored.key[prefix.len()..]).into_owned();
             Ok((name, self.definition(stored)?))
@@ -209,11 +203,10 @@ impl Inventory for EtcdStore<'_> {
 
     fn addresses(&mut self, each: &mut dyn FnMut(Held)) -> Result<(), StoreError> {
         let prefix = self.keys.addresses();
-        self.client
-            .each(&Range::prefix(&*prefix), &self.time, |stored| {
-                if let Some(key) = Keys::parse(&stored.key, &prefix) {
-                    each(held(key, &stored));
-                }
-            })
+        self.client.each(&Range::prefix(&*prefix), |stored| {
+            if let Some(key) = Keys::parse(&stored.key, &prefix) {
+                each(held(key, &stored));
+            }
+        })
     }
 }
