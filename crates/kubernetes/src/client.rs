@@ -25,14 +25,25 @@ pub(crate) enum Requests {
     AtOnce,
 }
 
-/// A client of one API server. It connects with the first request.
-pub(crate) struct Client {
+/// Pools and addresses in Kubernetes' API. It connects with the first request.
+pub struct Kubernetes<'a> {
     kube: kube::Client,
     executor: Executor,
     server: String,
+    pub(crate) time: TimeLimit<'a>,
 }
 
-impl Client {
+impl<'a> Kubernetes<'a> {
+    /// The store behind a person's kubeconfig, which may execute a program for a token.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Settings`], naming the file.
+    pub fn of_person(kubeconfig: &Path) -> Result<Self, StoreError> {
+        let time = TimeLimit::new(DEFAULT_TIMEOUT, None);
+        Self::open(kubeconfig, true, Requests::OneByOne, time)
+    }
+
     /// Reads a kubeconfig. `may_execute` says whether its `exec` may run: a plugin runs nothing from
     /// outside of `CNI_PATH`.
     ///
@@ -40,22 +51,19 @@ impl Client {
     ///
     /// [`Kind::Settings`], naming the file: it can't be read, is invalid, or needs what this client
     /// hasn't.
-    pub(crate) fn read(
+    pub(crate) fn open(
         kubeconfig: &Path,
         may_execute: bool,
         sent: Requests,
+        time: TimeLimit<'a>,
     ) -> Result<Self, StoreError> {
         let refused = |why: &dyn Display| {
             StoreError::new(Kind::Settings, format!("{}: {why}", kubeconfig.display()))
         };
         let document = Kubeconfig::read_from(kubeconfig).map_err(|error| refused(&error))?;
-        let has_proxy = |document: &Kubeconfig| {
-            let clusters = document.clusters.iter();
-            clusters
-                .filter_map(|named| named.cluster.as_ref())
-                .any(|cluster| cluster.proxy_url.is_some())
-        };
-        if has_proxy(&document) {
+        let clusters = document.clusters.iter();
+        let mut clusters = clusters.filter_map(|named| named.cluster.as_ref());
+        if clusters.any(|cluster| cluster.proxy_url.is_some()) {
             return Err(refused(&"proxy-url isn't supported"));
         }
         let executor = Executor::new()?;
@@ -72,24 +80,31 @@ impl Client {
             kube,
             executor,
             server,
+            time,
         })
     }
 
     /// Sends requests. An error of `kube` is an answer, too.
-    pub(crate) fn send<T, F>(
+    pub(crate) fn send<T>(
         &self,
-        time: &TimeLimit<'_>,
         access: Access,
-        requests: impl FnOnce(kube::Client) -> F,
-    ) -> Result<kube::Result<T>, StoreError>
-    where
-        F: Future<Output = kube::Result<T>>,
-    {
+        requests: impl AsyncFnOnce(kube::Client) -> kube::Result<T>,
+    ) -> Result<kube::Result<T>, StoreError> {
         let requests = requests(self.kube.clone());
-        let outcome = self.executor.run(requests, time, time.attempt(), access);
+        let within = self.time.attempt();
+        let outcome = self.executor.run(requests, &self.time, within, access);
         outcome.map_err(|StoreError { kind, msg }| {
             StoreError::new(kind, format!("the API server {}: {msg}", self.server))
         })
+    }
+
+    /// Sends requests that change nothing.
+    pub(crate) fn read_with<T>(
+        &self,
+        requests: impl AsyncFnOnce(kube::Client) -> kube::Result<T>,
+    ) -> Result<T, StoreError> {
+        let answer = self.send(Access::Read, requests)?;
+        answer.map_err(|error| self.failure(&error, Access::Read))
     }
 
     /// The failure for an error of `kube`.

@@ -8,7 +8,7 @@ use cni::{Cancellation, Error, Object};
 use kube::config::{Kubeconfig, NamedContext};
 
 use crate::Kubernetes;
-use crate::client::{Client, Requests};
+use crate::client::Requests;
 use crate::names::is_dns_subdomain;
 
 /// Name of the extension of a kubeconfig's context in which the installer writes the node's name.
@@ -39,8 +39,8 @@ impl Engine for KubernetesEngine {
     ) -> Result<Box<dyn Inventory + 'a>, Error> {
         let settings = Settings::read(ipam)?;
         let time = TimeLimit::new(settings.timeout, cancellation);
-        let client = Client::read(&settings.kubeconfig, false, Requests::OneByOne)?;
-        Ok(Box::new(Kubernetes::new(client, time)))
+        let store = Kubernetes::open(&settings.kubeconfig, false, Requests::OneByOne, time)?;
+        Ok(Box::new(store))
     }
 
     fn file(&self, ipam: &Object) -> Result<PathBuf, Error> {

@@ -15,7 +15,7 @@ use kube::api::{Api, GetParams};
 use serde::de::IgnoredAny;
 
 use crate::Kubernetes;
-use crate::client::{Client, Requests};
+use crate::client::Requests;
 use crate::engine::Settings;
 use crate::failure::is_missing;
 use crate::names::is_dns_subdomain;
@@ -84,11 +84,9 @@ impl Plugin for FactsOfPod {
 
 fn open<'a>(call: &Call<'a>) -> Result<Kubernetes<'a>, Error> {
     let settings = Settings::read(&call.config.ipam()?)?;
-    let client = Client::read(&settings.kubeconfig, false, Requests::AtOnce)?;
-    Ok(Kubernetes::new(
-        client,
-        TimeLimit::new(settings.timeout, call.cancellation),
-    ))
+    let time = TimeLimit::new(settings.timeout, call.cancellation);
+    let opened = Kubernetes::open(&settings.kubeconfig, false, Requests::AtOnce, time);
+    Ok(opened?)
 }
 
 /// The keys of annotations that `ipam.facts` names.

@@ -13,9 +13,9 @@ mod pages;
 mod store;
 mod whereabouts;
 
+pub use client::Kubernetes;
 pub use engine::ENGINE;
 pub use facts::FactsOfPod;
 pub use kinds::{Address, AddressSpec, Pool, PoolSpec, RangeSpec, manifests};
 pub use owners::OwnedState;
-pub use store::Kubernetes;
 pub use whereabouts::Allocation;

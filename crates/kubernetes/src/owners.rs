@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use cluster::{Held, Kind, StoreError, until_answered};
+use k8s_openapi::api::core::v1::PodIP;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIGroupList;
 use kube::api::{GetParams, ListParams};
 use serde::Deserialize;
@@ -46,13 +47,7 @@ struct PodMeta {
 #[serde(rename_all = "camelCase", default)]
 struct PodStatus {
     #[serde(rename = "podIPs")]
-    pod_ips: Vec<PodIp>,
-}
-
-#[derive(Deserialize)]
-struct PodIp {
-    #[serde(default)]
-    ip: String,
+    pod_ips: Vec<PodIP>,
 }
 
 impl PodAddresses {
@@ -77,10 +72,8 @@ impl Kubernetes<'_> {
     pub fn owned_states(&mut self, all: &[Held]) -> Result<Vec<OwnedState>, StoreError> {
         let mut states = Vec::with_capacity(all.len());
         for held in all {
-            let owner = held
-                .holder
-                .as_ref()
-                .and_then(|holder| holder.owner.as_ref());
+            let holder = held.holder.as_ref();
+            let owner = holder.and_then(|holder| holder.owner.as_ref());
             let name = owner.map_or("", |owner| owner.name.as_str());
             states.push(self.state_of_owner(name)?);
         }
@@ -112,44 +105,38 @@ impl Kubernetes<'_> {
                 return Ok(OwnedState::Unknown(form.to_owned()));
             }
         };
+        let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
         let found = until_answered(self, |store| {
-            let Some(path) = store.path_of_resource(resource)? else {
+            let Some(path) = store.path_of_group(group)? else {
                 return Ok(None);
             };
-            let collection = format!("{path}/namespaces/{namespace}/{}", plural(resource));
+            let collection = format!("{path}/namespaces/{namespace}/{plural}");
             let object = store.get::<IgnoredAny>(&collection, name, &GetParams::default())?;
             Ok(Some(object.is_some()))
         });
+        let unknown_kind = || format!("the API server doesn't know {resource}");
         match found {
             Ok(Some(true)) => Ok(OwnedState::Used),
             Ok(Some(false)) => Ok(OwnedState::Gone),
-            Ok(None) => Ok(unknown_kind(resource)),
-            Err(error) if error.kind == Kind::Refused => Ok(OwnedState::Unknown(error.msg)),
-            Err(error) if error.kind == Kind::Unable => Ok(unknown_kind(resource)),
-            Err(error) => Err(error),
+            Ok(None) => Ok(OwnedState::Unknown(unknown_kind())),
+            Err(error) => match error.kind {
+                Kind::Refused => Ok(OwnedState::Unknown(error.msg)),
+                Kind::Unable => Ok(OwnedState::Unknown(unknown_kind())),
+                _ => Err(error),
+            },
         }
     }
 
-    /// URL path of the version that the API server prefers for `<resource>[.<group>]`; `None` if it
-    /// doesn't know the group.
-    fn path_of_resource(&self, resource: &str) -> Result<Option<String>, StoreError> {
-        let Some((_, group)) = resource.split_once('.') else {
+    /// URL path of the version that the API server prefers for a group, which is empty for the core's;
+    /// `None` if it doesn't know the group.
+    fn path_of_group(&self, group: &str) -> Result<Option<String>, StoreError> {
+        if group.is_empty() {
             return Ok(Some("/api/v1".to_owned()));
-        };
+        }
         let groups = self.get::<APIGroupList>("", "apis", &GetParams::default())?;
         let mut groups = groups.into_iter().flat_map(|all| all.groups);
         let known = groups.find(|known| known.name == group);
         let preferred = known.and_then(|known| known.preferred_version);
         Ok(preferred.map(|preferred| format!("/apis/{group}/{}", preferred.version)))
     }
-}
-
-fn plural(resource: &str) -> &str {
-    resource
-        .split_once('.')
-        .map_or(resource, |(plural, _)| plural)
-}
-
-fn unknown_kind(resource: &str) -> OwnedState {
-    OwnedState::Unknown(format!("the API server doesn't know {resource}"))
 }

@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
-use std::path::Path;
 
 use cluster::client::Access;
 use cluster::{
-    AddressKey, Among, Claim, DEFAULT_TIMEOUT, Held, Holder, Inventory, Kind, Release, Selection,
-    Store, StoreError, TimeLimit,
+    AddressKey, Among, Claim, Held, Holder, Inventory, Kind, Release, Selection, Store, StoreError,
+    TimeLimit,
 };
 use cni::Object;
 use either::Either;
@@ -18,19 +17,12 @@ use kube::{Resource, ResourceExt};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use crate::client::{Client, Requests};
 use crate::failure::{exists, is_another, is_missing};
 use crate::labels;
 use crate::names::{address_key, object_name};
 use crate::objects::{StoredAddress, held, new_address};
 use crate::pages::{Form, Labelled, Meta, Row};
-use crate::{Address, Pool};
-
-/// Pools and addresses in Kubernetes' API.
-pub struct Kubernetes<'a> {
-    client: Client,
-    time: TimeLimit<'a>,
-}
+use crate::{Address, Kubernetes, Pool};
 
 /// A `Pool` with its spec as it is written.
 #[derive(Deserialize)]
@@ -39,22 +31,7 @@ struct RawPool {
     spec: Object,
 }
 
-impl<'a> Kubernetes<'a> {
-    /// The store behind this client.
-    pub(crate) fn new(client: Client, time: TimeLimit<'a>) -> Self {
-        Self { client, time }
-    }
-
-    /// The store behind a person's kubeconfig, which may execute a program for a token.
-    ///
-    /// # Errors
-    ///
-    /// [`Kind::Settings`], naming the file.
-    pub fn of_person(kubeconfig: &Path) -> Result<Self, StoreError> {
-        let client = Client::read(kubeconfig, true, Requests::OneByOne)?;
-        Ok(Self::new(client, TimeLimit::new(DEFAULT_TIMEOUT, None)))
-    }
-
+impl Kubernetes<'_> {
     /// Names of the cluster's `Node` objects.
     ///
     /// # Errors
@@ -69,18 +46,6 @@ impl<'a> Kubernetes<'a> {
         Ok(nodes)
     }
 
-    /// Sends requests that change nothing.
-    pub(crate) fn read_with<T, F>(
-        &self,
-        requests: impl FnOnce(kube::Client) -> F,
-    ) -> Result<T, StoreError>
-    where
-        F: Future<Output = kube::Result<T>>,
-    {
-        let answer = self.client.send(&self.time, Access::Read, requests)?;
-        answer.map_err(|error| self.client.failure(&error, Access::Read))
-    }
-
     /// Reads an object; `None` if there is none of this name.
     pub(crate) fn get<T: DeserializeOwned + 'static>(
         &self,
@@ -93,10 +58,10 @@ impl<'a> Kubernetes<'a> {
             let request = request.map_err(kube::Error::BuildRequest)?;
             kube.request(request).await
         };
-        match self.client.send(&self.time, Access::Read, read)? {
+        match self.send(Access::Read, read)? {
             Ok(object) => Ok(Some(object)),
             Err(error) if is_missing(&error, name) => Ok(None),
-            Err(error) => Err(self.client.failure(&error, Access::Read)),
+            Err(error) => Err(self.failure(&error, Access::Read)),
         }
     }
 
@@ -142,12 +107,12 @@ impl Store for Kubernetes<'_> {
             let addresses: Api<Address> = Api::all(kube);
             addresses.create(&PostParams::default(), &address).await
         };
-        match self.client.send(&self.time, Access::Write, create)? {
+        match self.send(Access::Write, create)? {
             Ok(address) => Ok(Claim::Created {
                 id: address.metadata.uid.unwrap_or_default(),
             }),
             Err(error) if exists(&error, &name) => Ok(Claim::Taken),
-            Err(error) => Err(self.client.failure(&error, Access::Write)),
+            Err(error) => Err(self.failure(&error, Access::Write)),
         }
     }
 
@@ -171,21 +136,21 @@ impl Store for Kubernetes<'_> {
             let addresses: Api<Address> = Api::all(kube);
             addresses.delete(&name, &this_creation).await
         };
-        match self.client.send(&self.time, Access::Write, delete)? {
+        match self.send(Access::Write, delete)? {
             Ok(Either::Right(_)) => Ok(Release::Released),
             // It is deleted only when its finalizers have gone.
-            Ok(Either::Left(address)) => Err(StoreError::new(
-                Kind::Unable,
-                format!(
-                    "{} is kept by its finalizers {:?}",
-                    self.path_of_address(&held.key),
+            Ok(Either::Left(address)) => {
+                let place = self.path_of_address(&held.key);
+                let why = format!(
+                    "{place} is kept by its finalizers {:?}",
                     address.finalizers()
-                ),
-            )),
+                );
+                Err(StoreError::new(Kind::Unable, why))
+            }
             Err(error) if is_missing(&error, &name) || is_another(&error, &name) => {
                 Ok(Release::Gone)
             }
-            Err(error) => Err(self.client.failure(&error, Access::Write)),
+            Err(error) => Err(self.failure(&error, Access::Write)),
         }
     }
 
@@ -216,17 +181,13 @@ impl Store for Kubernetes<'_> {
         };
         let list = ListParams::default().labels(&selector);
         let mut keys = Vec::new();
-        self.each(
-            &addresses(),
-            Form::Metadata,
-            list,
-            |Labelled { metadata }| {
-                let label = metadata.labels.attachment;
-                if label.is_none_or(|label| !valid_labels.contains(&label)) {
-                    keys.extend(address_key(&metadata.name));
-                }
-            },
-        )?;
+        let select = |Labelled { metadata }| {
+            let label = metadata.labels.attachment;
+            if label.is_none_or(|label| !valid_labels.contains(&label)) {
+                keys.extend(address_key(&metadata.name));
+            }
+        };
+        self.each(&addresses(), Form::Metadata, list, select)?;
         Ok(keys)
     }
 

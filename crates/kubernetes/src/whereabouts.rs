@@ -46,7 +46,7 @@ impl Kubernetes<'_> {
     pub fn whereabouts(&self) -> Result<Vec<(IpAddr, Allocation)>, StoreError> {
         let kind = GroupVersionKind::gvk("whereabouts.cni.cncf.io", "v1alpha1", "IPPool");
         let kind = ApiResource::from_gvk(&kind);
-        let listed = self.read_with(|kube| async move {
+        let listed = self.read_with(async |kube| {
             let objects: Api<Object<IpPool, Value>> = Api::all_with(kube, &kind);
             objects.list(&ListParams::default()).await
         })?;
@@ -74,11 +74,8 @@ impl Kubernetes<'_> {
         allocation: &Allocation,
     ) -> Result<Result<Holder, &'static str>, StoreError> {
         let (namespace, name) = allocation.pod.split_once('/').unwrap_or_default();
-        let pod: Option<Pod> =
-            self.read_with(
-                |kube| async move { Api::namespaced(kube, namespace).get_opt(name).await },
-            )?;
-        let Some(pod) = pod else {
+        let pod = async |kube| Api::<Pod>::namespaced(kube, namespace).get_opt(name).await;
+        let Some(pod) = self.read_with(pod)? else {
             return Ok(Err("there is no such pod"));
         };
         let annotations = pod.metadata.annotations.unwrap_or_default();
