@@ -9,6 +9,7 @@ use conflist::{Conflist, PluginEntry};
 use docker_records::pool::{DOCKER_DIRECTORY, range_of};
 use docker_records::pool_filter;
 use ipam::{IpNet, NO_GATEWAY};
+use serde::Serialize;
 use serde_json::json;
 
 use crate::command_line::CommandLine;
@@ -40,20 +41,23 @@ pub(crate) fn own(arguments: &CommandLine, address: Option<(IpNet, IpAddr)>) -> 
         json!({"space": DOCKER_DIRECTORY, "subnet": subnet, "rangeStart": ip, "rangeEnd": ip,
             "gateway": NO_GATEWAY, "requested-ip": ip})
     });
+    let ipam = json!({
+        "type": "ipam-delegated",
+        "delegates": ["ipam-ds-static", "ipam-da-host-local"],
+        "pools": pool.as_slice(),
+        "dataDir": arguments.data_dir,
+        "stateDir": arguments.records(),
+    });
+    with_ipam("1.1.0", NETWORK, &ipam)
+}
+
+/// A configuration with this `ipam` section.
+fn with_ipam(version: &str, network: &str, ipam: &impl Serialize) -> Object {
     let mut config = Object::new();
-    config.set("cniVersion", "1.1.0");
-    config.set("name", NETWORK);
+    config.set("cniVersion", version);
+    config.set("name", network);
     config.set("type", MAIN_PLUGIN);
-    config.set(
-        "ipam",
-        &json!({
-            "type": "ipam-delegated",
-            "delegates": ["ipam-ds-static", "ipam-da-host-local"],
-            "pools": pool.as_slice(),
-            "dataDir": arguments.data_dir,
-            "stateDir": arguments.records(),
-        }),
-    );
+    config.set("ipam", ipam);
     config
 }
 
@@ -99,12 +103,7 @@ pub(crate) fn of_conflist(list: &Conflist, records: &Path) -> Result<Object> {
     ipam.set("type", "ipam-delegated");
     ipam.set("delegates", &delegates);
     ipam.set("stateDir", records);
-    let mut config = Object::new();
-    config.set("cniVersion", list.version.as_str());
-    config.set("name", &network);
-    config.set("type", MAIN_PLUGIN);
-    config.set("ipam", &ipam);
-    Ok(config)
+    Ok(with_ipam(list.version.as_str(), &network, &ipam))
 }
 
 /// The configuration with which the selectors are asked for their pools. `subnet` is the subnet

@@ -19,8 +19,6 @@ pub(crate) struct Endpoint {
     pub(crate) line: EndpointLine,
     /// The network configuration of its ADD, a list of plugins.
     pub(crate) config: NetworkConfig,
-    /// Network namespace of its plugins.
-    pub(crate) netns: String,
     /// `CNI_ARGS` of its plugins.
     pub(crate) args: String,
     /// Result of its plugins, once there is one.
@@ -63,7 +61,6 @@ impl Endpoint {
                 line,
                 config: content.config().context("it has no configuration")?,
                 result: content.answer().map(ToOwned::to_owned),
-                netns: content.netns,
                 args: content.args,
                 is_made: content.state == RecordState::Added,
                 added: content.added,

@@ -81,7 +81,7 @@ impl NetworkDriver {
             &attachment(&endpoint.line.id)?,
             &plugin_list::names(&endpoint.config)?,
             &environment
-                .with("CNI_NETNS", &endpoint.netns)
+                .with("CNI_NETNS", Namespace::of(&endpoint.line.id).path())
                 .with("CNI_ARGS", &endpoint.args),
             CallerLine::Endpoint(endpoint.line.clone()).to_raw(),
         )?)
@@ -124,8 +124,8 @@ impl NetworkDriver {
     ///
     /// The endpoint is unknown.
     pub(crate) fn endpoint_info(&self, request: &EndpointCall) -> Result<Answer> {
-        let Endpoint { netns, result, .. } = self.endpoint(request)?;
-        let value = json!({"namespace": netns, "result": result});
+        let Endpoint { line, result, .. } = self.endpoint(request)?;
+        let value = json!({"namespace": Namespace::of(&line.id).path(), "result": result});
         Ok(Answer::of(&json!({"Value": value})))
     }
 
@@ -158,12 +158,9 @@ impl NetworkDriver {
     /// The interface can't be moved back.
     pub(crate) fn leave(&self, request: &EndpointCall) -> Result<Answer> {
         let id = &request.endpoint_id;
-        if let Some(ListedRecord {
-            network,
-            attachment,
-            ..
-        }) = self.record_of(id)?
-            && let Some(record) = OwnRecord::open(&self.records, &network, &attachment)?
+        if let Some(listed) = self.record_of(id)?
+            && let Some(record) =
+                OwnRecord::open(&self.records, &listed.network, &listed.attachment)?
         {
             Namespace::of(id).move_back(&self.execution(Some(&record)), &[])?;
         }
@@ -223,7 +220,6 @@ fn new_endpoint(
             ports,
         },
         config,
-        netns: Namespace::of(&request.endpoint_id).path(),
         args: facts::cni_args(&network.options, None),
         result: None,
         is_made: false,
@@ -307,7 +303,7 @@ mod tests {
             [("10.2.0.7/24".to_owned(), "10.2.0.1".to_owned())]
         );
         assert_eq!(endpoint.args, "IgnoreUnknown=1;team=shop");
-        let names = (endpoint.container_id(), endpoint.netns);
+        let names = (endpoint.container_id(), Namespace::of("e").path());
         assert_eq!(names.0, "docker-e");
         assert_eq!(names.1, "/run/netns/docker-e");
     }

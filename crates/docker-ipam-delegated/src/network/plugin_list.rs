@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use chain::{Execution, SearchPath};
 use cni::{Command, DelegateName, Environment, NetworkConfig, Object};
-use docker_records::records::{EndpointLine, IFNAME};
+use docker_records::records::IFNAME;
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -93,15 +93,16 @@ fn call(
     config: &Object,
     endpoint: &Endpoint,
 ) -> Result<Option<Box<RawValue>>> {
-    let is_there = Namespace::of(&endpoint.line.id).is_there()?;
+    let namespace = Namespace::of(&endpoint.line.id);
+    // Without one, it is empty: DEL must work without a namespace.
+    let netns = namespace.is_there()?.then(|| namespace.path());
     let environment = execution
         .environment
         .clone()
         .with("CNI_CONTAINERID", endpoint.container_id())
         .with("CNI_IFNAME", IFNAME)
         .with("CNI_ARGS", &endpoint.args)
-        // Empty for a missing namespace: DEL must work without one.
-        .with("CNI_NETNS", if is_there { &endpoint.netns } else { "" });
+        .with("CNI_NETNS", netns.unwrap_or_default());
     let execution = Execution {
         environment: &environment,
         ..*execution
@@ -141,26 +142,21 @@ fn config(plugin: &Object, endpoint: &Endpoint, result: Option<&RawValue>) -> Re
     // libcni reads their names exactly.
     let declares = |name| capabilities.read_exact("capabilities", name);
     config.remove("capabilities");
-    let EndpointLine {
-        mac,
-        addresses,
-        ports,
-        ..
-    } = &endpoint.line;
+    let line = &endpoint.line;
     let mut runtime = Object::new();
-    if declares("mac")? == Some(true) && !mac.is_empty() {
-        runtime.set("mac", mac);
+    if declares("mac")? == Some(true) && !line.mac.is_empty() {
+        runtime.set("mac", &line.mac);
     }
-    if declares(PORT_MAPPINGS)? == Some(true) && !ports.is_empty() {
-        runtime.set(PORT_MAPPINGS, ports);
+    if declares(PORT_MAPPINGS)? == Some(true) && !line.ports.is_empty() {
+        runtime.set(PORT_MAPPINGS, &line.ports);
     }
     if runtime.keys().next().is_some() {
         config.set("runtimeConfig", &runtime);
     }
     if let Some(ipam) = config.read("", "ipam")?
-        && !addresses.is_empty()
+        && !line.addresses.is_empty()
     {
-        config.set("ipam", &given_addresses(&ipam, addresses));
+        config.set("ipam", &given_addresses(&ipam, &line.addresses));
     }
     if let Some(result) = result {
         config.set("prevResult", result);
@@ -197,7 +193,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use docker_records::records::PortMapping;
+    use docker_records::records::{EndpointLine, PortMapping};
 
     fn list() -> NetworkConfig {
         let list = json!({"cniVersion": "1.0.0", "name": "net", "plugins": []});
@@ -216,7 +212,6 @@ mod tests {
                 ..EndpointLine::default()
             },
             config: list(),
-            netns: "/nowhere".to_owned(),
             args: String::new(),
             result: None,
             is_made: false,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use docker_records::records::PortMapping;
 use serde::Deserialize;
 use serde_json::Value;
@@ -48,12 +48,10 @@ pub(crate) fn refuse_published(ports: &[PortMapping], others: &[Endpoint]) -> Re
     for port in ports {
         let publishes = |other: &&Endpoint| other.line.ports.iter().any(|its| is_same(port, its));
         if let Some(other) = others.iter().find(publishes) {
-            anyhow::bail!(
-                "port {}/{} of the host is published already, by endpoint {} of network {}",
-                port.host_port,
-                port.protocol,
-                other.line.id,
-                other.config.name()
+            let (port, protocol) = (port.host_port, &port.protocol);
+            let (id, network) = (&other.line.id, other.config.name());
+            bail!(
+                "port {port}/{protocol} of the host is published already, by endpoint {id} of network {network}"
             );
         }
     }
@@ -78,7 +76,7 @@ fn mapping(binding: PortBinding) -> Result<PortMapping> {
         6 => "tcp",
         17 => "udp",
         132 => "sctp",
-        other => anyhow::bail!("port {port} of the protocol {other} can't be published"),
+        other => bail!("port {port} of the protocol {other} can't be published"),
     };
     ensure!(
         host_port > 0,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use chain::OwnRecord;
-use chain::record::{ListedRecord, RecordState, attachments, networks, record_of, records};
-use cni::NetworkName;
+use chain::record::{RecordState, attachments, networks, record_of, records};
+use cni::{Attachment, NetworkName};
 use docker_records::records::DOCKER_PREFIX;
 
 use crate::docker::whole_answer::WholeAnswer;
@@ -69,21 +69,19 @@ impl NetworkDriver {
     /// Finds the endpoints that an earlier daemon was making or undoing.
     pub(crate) fn read_unfinished(&self) {
         for network in networks(&self.records).unwrap_or_default() {
-            let mut listed = attachments(&self.records, &network).unwrap_or_default();
-            // One that can't be read is kept.
-            let is_made = |record: &ListedRecord| {
-                let content = record.usable();
-                content.is_none_or(|content| content.state == RecordState::Added)
-            };
+            let listed = attachments(&self.records, &network).unwrap_or_default();
             let records = records(&self.records, &network).unwrap_or_default();
-            let made = records.into_iter().filter(is_made);
-            let made: Vec<_> = made.map(|record| record.attachment).collect();
-            listed.retain(|attachment| made.binary_search(attachment).is_err());
-            let ids = listed.iter().filter_map(|attachment| {
-                attachment.container_id.as_str().strip_prefix(DOCKER_PREFIX)
-            });
-            let keys = ids.map(|id| (network.clone(), id.to_owned()));
-            lock(&self.unfinished).extend(keys);
+            let is_made = |attachment: &Attachment| {
+                let at = records.binary_search_by_key(&attachment, |record| &record.attachment);
+                let content = at.map(|at| records[at].usable());
+                // One that can't be read is kept.
+                content.is_ok_and(|content| content.is_none_or(|of| of.state == RecordState::Added))
+            };
+            for attachment in listed.iter().filter(|attachment| !is_made(attachment)) {
+                if let Some(id) = attachment.container_id.as_str().strip_prefix(DOCKER_PREFIX) {
+                    lock(&self.unfinished).insert((network.clone(), id.to_owned()));
+                }
+            }
         }
     }
 
