@@ -98,19 +98,15 @@ fn value<T>(text: &str, read: fn(&str) -> Option<T>, kind: &str) -> Result<Optio
     if text.is_empty() {
         return Ok(None);
     }
-    let value = read(text).ok_or_else(|| format!("{text:?} is no {kind}"));
-    value.map(Some)
+    let value = read(text).ok_or_else(|| format!("{text:?} is no {kind}"))?;
+    Ok(Some(value))
 }
 
 fn read_subnet(text: &str) -> Option<IpNet> {
     let (ip, prefix) = text.split_once('/')?;
     let (ip, prefix) = (read_address(ip)?, prefix.parse::<u8>().ok()?);
     let is_mapped = ip.is_ipv4() && text.contains(':');
-    let prefix = if is_mapped {
-        prefix.checked_sub(96)?
-    } else {
-        prefix
-    };
+    let prefix = prefix.checked_sub(if is_mapped { 96 } else { 0 })?;
     Some(IpNet::new(ip, prefix).ok()?.trunc())
 }
 
@@ -134,11 +130,8 @@ fn read_address(text: &str) -> Option<IpAddr> {
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Some(ip.to_canonical());
     }
-    let bytes: Vec<u8> = text
-        .split('.')
-        .map(|part| part.parse().ok())
-        .collect::<Option<_>>()?;
-    let bytes: [u8; 4] = bytes.try_into().ok()?;
+    let bytes: Result<Vec<u8>, _> = text.split('.').map(str::parse).collect();
+    let bytes: [u8; 4] = bytes.ok()?.try_into().ok()?;
     Some(Ipv4Addr::from(bytes).into())
 }
 
@@ -146,11 +139,8 @@ impl Network {
     /// The addresses of the network itself: gateways and auxiliary ones.
     pub(crate) fn ips(&self) -> impl Iterator<Item = IpAddr> {
         let configs = self.ipam.config.iter();
-        let of_config = |config: &'_ IpamConfig| -> Vec<IpAddr> {
-            let aux = config.aux_addresses.values();
-            aux.chain([&config.gateway]).filter_map(|ip| ip.0).collect()
-        };
-        configs.flat_map(of_config)
+        let ips = configs.flat_map(|config| config.aux_addresses.values().chain([&config.gateway]));
+        ips.filter_map(|ip| ip.0)
     }
 }
 

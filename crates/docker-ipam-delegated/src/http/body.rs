@@ -17,20 +17,19 @@ pub(crate) fn decode<T: DeserializeOwned>(body: &str) -> Result<T, Refusal> {
     }
     let wrong = |error: serde_json::Error| Refusal::new(400, error.to_string());
     let object: Map<String, Value> = serde_json::from_str(body).map_err(wrong)?;
-    serde_json::from_value(without_nulls(Value::Object(object))).map_err(wrong)
+    let mut body = Value::Object(object);
+    remove_nulls(&mut body);
+    serde_json::from_value(body).map_err(wrong)
 }
 
-/// The value without the keys whose value is `null`, at any depth: Go writes an empty list, map or
-/// pointer so.
-fn without_nulls(value: Value) -> Value {
+/// Removes the keys whose value is `null`, at any depth: Go writes an empty list, map or pointer so.
+fn remove_nulls(value: &mut Value) {
     match value {
         Value::Object(object) => {
-            let there = object.into_iter().filter(|(_, value)| !value.is_null());
-            there
-                .map(|(key, value)| (key, without_nulls(value)))
-                .collect()
+            object.retain(|_, value| !value.is_null());
+            object.values_mut().for_each(remove_nulls);
         }
-        Value::Array(array) => array.into_iter().map(without_nulls).collect(),
-        other => other,
+        Value::Array(array) => array.iter_mut().for_each(remove_nulls),
+        _ => {}
     }
 }

@@ -29,15 +29,12 @@ impl DefaultPool {
         loop {
             let pool = IpNet::new(rest.first(), self.prefix_len).ok()?.trunc();
             let addresses = Interval::from(pool);
-            // The next pool starts after everything that overlaps with this one.
             let in_the_way = used.iter().filter(|interval| interval.overlaps(addresses));
-            let Some(last) = in_the_way
-                .map(|interval| interval.last().max(addresses.last()))
-                .max()
-            else {
+            let Some(last) = in_the_way.map(|interval| interval.last()).max() else {
                 return Some(pool);
             };
-            rest = rest.after(last)?;
+            // The next pool starts after everything that overlaps with this one.
+            rest = rest.after(last.max(addresses.last()))?;
         }
     }
 }

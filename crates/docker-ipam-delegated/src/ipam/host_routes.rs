@@ -45,11 +45,8 @@ fn route(Route { to, interface }: Route) -> Option<InUse> {
 fn name_servers(resolv_conf: &str) -> Vec<InUse> {
     let server = |line: &str| {
         let ip: IpAddr = line.strip_prefix("nameserver")?.trim().parse().ok()?;
-        let by = format!("the name server {ip}");
-        (!ip.is_loopback()).then(|| InUse {
-            subnet: ip.into(),
-            by,
-        })
+        let (subnet, by) = (ip.into(), format!("the name server {ip}"));
+        (!ip.is_loopback()).then_some(InUse { subnet, by })
     };
     resolv_conf.lines().filter_map(server).collect()
 }

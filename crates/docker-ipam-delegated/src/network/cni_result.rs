@@ -17,7 +17,8 @@ pub(crate) struct CniResult {
     ips: Vec<Address>,
     /// The routes.
     pub(crate) routes: Vec<Route>,
-    interfaces: Vec<Interface>,
+    /// The MAC address of the interface in the namespace; empty if the result has none.
+    pub(crate) mac: String,
 }
 
 /// An entry of `ips`.
@@ -25,8 +26,8 @@ pub(crate) struct CniResult {
 struct Address {
     address: IpNet,
     gateway: Option<IpAddr>,
-    /// The index of its interface.
-    interface: Option<usize>,
+    /// True for an address of an interface in the namespace.
+    is_inside: bool,
 }
 
 /// An entry of `routes`.
@@ -39,11 +40,9 @@ pub(crate) struct Route {
 }
 
 /// An entry of `interfaces`.
-#[derive(Debug)]
 struct Interface {
-    mac: String,
-    /// The path of the interface's namespace; empty for the host's.
-    sandbox: String,
+    mac: Option<String>,
+    is_inside: bool,
 }
 
 impl CniResult {
@@ -54,29 +53,34 @@ impl CniResult {
     /// The key that is wrong, with its value.
     pub(crate) fn read(result: &RawValue) -> Result<Self> {
         let result: Object = cni::read(RESULT, result)?;
-        let text =
-            |path: &str, entry: &Object, key| entry.read(path, key).map(Option::unwrap_or_default);
-        Ok(Self {
-            ips: entries(&result, "ips", |path, entry| {
-                Ok(Address {
-                    address: entry.required(path, "address")?,
-                    gateway: entry.read(path, "gateway")?,
-                    interface: entry.read(path, "interface")?,
-                })
-            })?,
-            routes: entries(&result, "routes", |path, entry| {
-                Ok(Route {
-                    dst: entry.required(path, "dst")?,
-                    gw: entry.read(path, "gw")?,
-                })
-            })?,
-            interfaces: entries(&result, "interfaces", |path, entry| {
-                Ok(Interface {
-                    mac: text(path, entry, "mac")?,
-                    sandbox: text(path, entry, "sandbox")?,
-                })
-            })?,
-        })
+        let interfaces = entries(&result, "interfaces", |path, entry| {
+            let sandbox: Option<String> = entry.read(path, "sandbox")?;
+            Ok(Interface {
+                mac: entry.read(path, "mac")?,
+                // The host's interfaces have no namespace, or an empty one.
+                is_inside: sandbox.is_some_and(|sandbox| !sandbox.is_empty()),
+            })
+        })?;
+        let ips = entries(&result, "ips", |path, entry| {
+            let interface: Option<usize> = entry.read(path, "interface")?;
+            let interface = interface.and_then(|index| interfaces.get(index));
+            Ok(Address {
+                address: entry.required(path, "address")?,
+                gateway: entry.read(path, "gateway")?,
+                is_inside: interface.is_none_or(|interface| interface.is_inside),
+            })
+        })?;
+        let routes = entries(&result, "routes", |path, entry| {
+            Ok(Route {
+                dst: entry.required(path, "dst")?,
+                gw: entry.read(path, "gw")?,
+            })
+        })?;
+        let inside = interfaces.into_iter().find(|interface| interface.is_inside);
+        let mac = inside
+            .and_then(|interface| interface.mac)
+            .unwrap_or_default();
+        Ok(Self { ips, routes, mac })
     }
 
     /// The first address of a family, with the length of its prefix.
@@ -87,22 +91,8 @@ impl CniResult {
 
     /// The addresses of the interface in the namespace, with the lengths of their prefixes.
     pub(crate) fn addresses_inside(&self) -> Vec<IpNet> {
-        let is_inside = |index: usize| {
-            let interface = self.interfaces.get(index);
-            interface.is_none_or(|interface| !interface.sandbox.is_empty())
-        };
-        let inside = self
-            .ips
-            .iter()
-            .filter(|ip| ip.interface.is_none_or(is_inside));
+        let inside = self.ips.iter().filter(|ip| ip.is_inside);
         inside.map(|ip| ip.address).collect()
-    }
-
-    /// The MAC address of the interface in the namespace; empty if the result has none.
-    pub(crate) fn mac(&self) -> &str {
-        let mut interfaces = self.interfaces.iter();
-        let inside = interfaces.find(|interface| !interface.sandbox.is_empty());
-        inside.map_or("", |interface| &interface.mac)
     }
 
     /// The next hop of a route: the route's, or else the first gateway of its family.
@@ -145,7 +135,7 @@ mod tests {
             "routes": [{"dst": "0.0.0.0/0"}, {"dst": "10.9.0.0/16", "gw": "10.0.0.9"}],
         }))
         .unwrap();
-        assert_eq!(result.mac(), "aa:00:00:00:00:02");
+        assert_eq!(result.mac, "aa:00:00:00:00:02");
         assert_eq!(result.address(false).unwrap().to_string(), "fd00::5/64");
         let inside = result.addresses_inside();
         assert_eq!(

@@ -19,7 +19,7 @@ pub(crate) fn offered(interface: &Interface, result: &CniResult) -> Interface {
     Interface {
         address: address(true),
         address_v6: address(false),
-        mac_address: if has_mac { "" } else { result.mac() }.to_owned(),
+        mac_address: if has_mac { "" } else { &result.mac }.to_owned(),
     }
 }
 

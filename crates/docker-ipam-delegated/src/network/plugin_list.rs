@@ -167,12 +167,9 @@ fn config(plugin: &Object, endpoint: &Endpoint, result: Option<&RawValue>) -> Re
 /// The `ipam` section for addresses that Docker gives: the reference plugin `static`, with
 /// the routes and the DNS of the configuration.
 fn given_addresses(ipam: &Object, addresses: &[(String, String)]) -> Object {
-    let address = |(address, gateway): &(String, String)| {
-        if gateway.is_empty() {
-            json!({"address": address})
-        } else {
-            json!({"address": address, "gateway": gateway})
-        }
+    let address = |(address, gateway): &(String, String)| match gateway.as_str() {
+        "" => json!({"address": address}),
+        gateway => json!({"address": address, "gateway": gateway}),
     };
     let addresses: Vec<_> = addresses.iter().map(address).collect();
     let mut given = Object::new();
