@@ -43,10 +43,8 @@ impl PoolFilter {
             return Ok(Reply::Result(result));
         };
         let pools = ipam::Pools::of_result(&result)?.into_entries();
-        let mut filtered = pools
-            .iter()
-            .filter_map(|pool| filtered(pool, &wanted).transpose());
-        match filtered.next().transpose()? {
+        let filtered = pools.iter().map(|pool| filtered(pool, &wanted));
+        match filtered.filter_map(Result::transpose).next().transpose()? {
             Some(pool) => result.set_other("pools", &[pool]),
             None if pools.is_empty() => {}
             None => {

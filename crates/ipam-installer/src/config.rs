@@ -80,10 +80,8 @@ fn node_files(folder: &Path, node: Option<&str>, extensions: &[&str]) -> Result<
     let link = || fs::read_link(folder.join("..data")).unwrap_or_default();
     let data = folder.join(link());
     let mut all = Files::new();
-    for name in names_in(&data)?
-        .into_iter()
-        .filter(|name| !name.starts_with('.'))
-    {
+    let names = names_in(&data)?.into_iter();
+    for name in names.filter(|name| !name.starts_with('.')) {
         let path = data.join(&name);
         if path.metadata()?.is_file() {
             all.insert(name, fs::read_to_string(&path).at(&path)?);

@@ -71,9 +71,8 @@ impl Wanted {
         if self.is_conflist() {
             known.insert(self.paths[0].clone(), self.states()?);
         }
-        File::open(folder)
-            .and_then(|folder| folder.sync_all())
-            .at(folder)?;
+        let synced = File::open(folder).and_then(|folder| folder.sync_all());
+        synced.at(folder)?;
         eprintln!("installed in {}: {}", folder.display(), names.join(", "));
         Ok(())
     }

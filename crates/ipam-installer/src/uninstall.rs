@@ -34,15 +34,13 @@ impl Node {
             remove_installed(path)?;
         }
         let executables = self.image.executables.iter();
-        let executables: Vec<PathBuf> = executables
-            .flat_map(|wanted| wanted.paths.clone())
-            .collect();
+        let executables: Vec<&PathBuf> = executables.flat_map(|wanted| &wanted.paths).collect();
         for path in &executables {
             remove_installed(path)?;
         }
         for name in names_in(&arguments.plugins).at(&arguments.plugins)? {
             let path = arguments.plugins.join(&name);
-            if name.starts_with("ipam-") && !executables.contains(&path) {
+            if name.starts_with("ipam-") && !executables.contains(&&path) {
                 eprintln!("{} stays: this image does not have it", path.display());
             }
         }

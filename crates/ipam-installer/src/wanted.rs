@@ -158,9 +158,8 @@ fn is_right_catalogue(wanted: &Wanted, files: &Files) -> Result<bool> {
     for entry in fs::read_dir(path).at(path)? {
         let file = entry?.path();
         let name = file.file_name().and_then(OsStr::to_str);
-        let text = name
-            .and_then(|name| files.get(name))
-            .map_or("", String::as_str);
+        let wanted = name.and_then(|name| files.get(name));
+        let text = wanted.map_or("", String::as_str);
         is_right &= is_right_file(&file, text.as_bytes(), 0o644)?;
         count += 1;
     }

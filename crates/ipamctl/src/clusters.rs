@@ -143,11 +143,9 @@ impl Cluster {
 
     /// The networks of this node that may use a pool.
     pub(crate) fn networks_of(&self, pool: &str) -> Vec<NetworkName> {
-        let uses = |pools: &Option<Vec<String>>| {
-            let mut names = pools.iter().flatten();
-            pools.is_none() || names.any(|name| name == pool)
-        };
-        let users = self.networks.iter().filter(|(_, pools)| uses(pools));
+        let is_among = |pools: &Vec<String>| pools.iter().any(|name| name == pool);
+        let networks = self.networks.iter();
+        let users = networks.filter(|(_, pools)| pools.as_ref().is_none_or(is_among));
         users.map(|(network, _)| network.clone()).collect()
     }
 

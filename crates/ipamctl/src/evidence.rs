@@ -5,11 +5,13 @@
 //! a proof releases nothing beside such a reason. The evidence is its record with the network namespace,
 //! the runtime's list if there is one, its age, and the lock of its record.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 use chain::record::{ListedRecord, Liveness, RecordState};
+use cluster::AddressKey;
 
 use crate::arguments::ListArguments;
 use crate::container_list::ContainerList;
@@ -61,14 +63,6 @@ impl Judgement {
         !self.proofs.is_empty() && self.keep.is_none()
     }
 
-    /// That of an address whose owner has no object.
-    pub(crate) fn of_gone_owner(owner: &str) -> Self {
-        let mut judgement = Self::default();
-        let text = format!("the object of {owner} is gone, and no pod names the address");
-        judgement.add("owner-gone", text);
-        judgement
-    }
-
     fn add(&mut self, key: &'static str, text: impl Into<String>) {
         let text = text.into();
         self.proofs.push(Proof { key, text });
@@ -84,6 +78,8 @@ pub(crate) struct Judge<'a> {
     older_than: Duration,
     /// The time that ages are compared with: that of the list.
     as_of: SystemTime,
+    /// The addresses whose owners have no object any more; empty if nobody has asked.
+    pub(crate) gone_owners: HashSet<AddressKey>,
 }
 
 impl<'a> Judge<'a> {
@@ -111,6 +107,7 @@ impl<'a> Judge<'a> {
             valid,
             older_than: arguments.older_than,
             as_of: valid.map_or(now, |list| now.min(list.made)),
+            gone_owners: HashSet::new(),
         })
     }
 
@@ -127,7 +124,7 @@ impl<'a> Judge<'a> {
 
     pub(crate) fn judge(&self, attachment: &NetworkAttachment<'_>) -> Judgement {
         let Some(container) = attachment.container else {
-            return judge_nameless(attachment);
+            return self.judge_nameless(attachment);
         };
         let mut judgement = Judgement::default();
         if attachment.is_leftover() {
@@ -152,13 +149,10 @@ impl<'a> Judge<'a> {
         // A valid container may have been restarted with another namespace, and what has begun to end
         // isn't in use.
         let is_decided = is_pending || is_listed == Some(true);
-        let gone = refuse_others(attachment).and_then(|()| {
-            if is_decided {
-                Ok(None)
-            } else {
-                self.gone(attachment)
-            }
-        });
+        let gone = match refuse_others(attachment) {
+            Ok(()) if !is_decided => self.gone(attachment),
+            refused => refused.map(|()| None),
+        };
         match gone {
             Err(keep) => judgement.keep = Some(keep),
             Ok(gone) => {
@@ -174,6 +168,26 @@ impl<'a> Judge<'a> {
         if judgement.is_leak() {
             let record = attachment.record;
             judgement.keep = record.and_then(lock_holders).map(Keep::Unknown);
+        }
+        judgement
+    }
+
+    /// The judgement of a reservation that names no container: it is one row.
+    fn judge_nameless(&self, attachment: &NetworkAttachment<'_>) -> Judgement {
+        let mut judgement = Judgement::default();
+        let row = attachment.addresses[0];
+        let key = row.in_cluster.as_ref().map(|stored| &stored.held.key);
+        let is_gone = key.is_some_and(|key| self.gone_owners.contains(key));
+        match &row.owner {
+            Some(owner) if is_gone => {
+                let text = format!("the object of {owner} is gone, and no pod names the address");
+                judgement.add("owner-gone", text);
+            }
+            Some(owner) => judgement.keep = Some(Keep::InUse(format!("it is {owner}'s"))),
+            None if row.state == RowState::Torn => {
+                judgement.add("torn", "its file is cut off, and names nobody");
+            }
+            None => judgement.keep = Some(Keep::Unknown("it can't be read".to_owned())),
         }
         judgement
     }
@@ -201,10 +215,8 @@ impl<'a> Judge<'a> {
             Some(Err(reason)) => format!("its record: {reason}"),
             None if has_list => {
                 let network = attachment.network;
-                match self.inventory.unread_record_reason(self.node, network) {
-                    Some(reason) => reason,
-                    None => return Ok(None),
-                }
+                let unread = self.inventory.unread_record_reason(self.node, network);
+                return unread.map_or(Ok(None), |reason| Err(Keep::Unknown(reason)));
             }
             None => "no record, no netns to look at".to_owned(),
         };
@@ -224,20 +236,6 @@ impl<'a> Judge<'a> {
         let is_old = age.is_ok_and(|age| age >= self.older_than);
         (!is_old).then(|| format!("it is younger than {}", rounded(self.older_than)))
     }
-}
-
-/// The judgement of a reservation that names no container.
-fn judge_nameless(attachment: &NetworkAttachment<'_>) -> Judgement {
-    let mut judgement = Judgement::default();
-    let mut addresses = attachment.addresses.iter();
-    if let Some(owner) = attachment.owner() {
-        judgement.keep = Some(Keep::InUse(format!("it is {owner}'s")));
-    } else if addresses.any(|row| row.state == RowState::Torn) {
-        judgement.add("torn", "its file is cut off, and names nobody");
-    } else {
-        judgement.keep = Some(Keep::Unknown("it can't be read".to_owned()));
-    }
-    judgement
 }
 
 /// Refuses what somebody else releases.

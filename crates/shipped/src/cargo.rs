@@ -34,10 +34,9 @@ pub const BUILD_ENV: [&str; 6] = [
 /// The root of the repository.
 #[must_use]
 pub fn repository() -> PathBuf {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    let root = crates.and_then(Path::parent);
-    root.expect("this crate is in a folder of the repository")
-        .to_owned()
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    let root = root.expect("this crate is in a folder of the repository");
+    root.to_owned()
 }
 
 /// The folder of builds.

@@ -86,10 +86,7 @@ impl ConflistCheck<'_> {
             let instead = format!("\"{IPAM_DA_HOST_LOCAL}\" behind the selectors");
             self.error("ipam.delegates", without, instead);
         }
-        if names
-            .first()
-            .is_some_and(|name| name.as_str() == IPAM_DA_HOST_LOCAL)
-        {
+        if names.first().map(DelegateName::as_str) == Some(IPAM_DA_HOST_LOCAL) {
             let is_first =
                 format!("{IPAM_DA_HOST_LOCAL} is the first one: no selector gives it pools");
             let instead = "\"ipam-ds-ranges\", or another selector, before it";

@@ -2,6 +2,7 @@
 //! reserved in another directory: a key that says where reservations are was changed.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -92,16 +93,14 @@ impl<'a> ConflistCheck<'a> {
     /// Records that this network doesn't read any more.
     fn check_moved_records(&mut self, network: &Network) {
         let state_dir = real(&network.state_dir);
-        let is_held_elsewhere = |record: &&ListedRecord| {
+        let is_elsewhere = |record: &&ListedRecord| {
             record.network == network.name
                 && real(record.state_dir()) != state_dir
                 && !has_ended(record)
         };
         let records = self.inventory.records.iter().map(|record| &**record);
-        let files = records
-            .filter(is_held_elsewhere)
-            .map(|record| record.file.display());
-        let elsewhere: Vec<String> = files.map(|file| file.to_string()).collect();
+        let elsewhere = records.filter(is_elsewhere);
+        let elsewhere: Vec<_> = elsewhere.map(|record| record.file.display()).collect();
         if !elsewhere.is_empty() && !network.is_host_local {
             let (files, state_dir) = (first_names(&elsewhere), network.state_dir.display());
             let problem = format!(
@@ -114,7 +113,7 @@ impl<'a> ConflistCheck<'a> {
 }
 
 /// The first ones in one text, and the number of the others.
-fn first_names(all: &[String]) -> String {
+fn first_names(all: &[impl Display]) -> String {
     let named = joined(all.iter().take(MOST_NAMED), ", ");
     match all.len().saturating_sub(MOST_NAMED) {
         0 => named,
@@ -152,14 +151,11 @@ fn has_ended(record: &ListedRecord) -> bool {
 fn instead(placed: &PlacedPool, old: &Path) -> String {
     let until = "until these containers have ended";
     let is_beside = old.parent() == placed.directory.parent().map(real).as_deref();
-    let beside = old
-        .file_name()
-        .filter(|_| is_beside && placed.name().is_some());
-    match beside.map(|name| name.to_string_lossy()) {
-        Some(name) if name == ipam::POOLS_DIRECTORY => {
-            format!("the pool without \"space\", {until}")
-        }
-        Some(name) => format!("\"space\": {name:?} in the pool, {until}"),
-        None => format!("the old keys, {until} (docs/how-it-works.md)"),
+    if !is_beside || placed.name().is_none() {
+        return format!("the old keys, {until} (docs/how-it-works.md)");
+    }
+    match &*old.file_name().unwrap_or_default().to_string_lossy() {
+        ipam::POOLS_DIRECTORY => format!("the pool without \"space\", {until}"),
+        name => format!("\"space\": {name:?} in the pool, {until}"),
     }
 }

@@ -27,11 +27,9 @@ impl ConflistCheck<'_> {
             };
             self.error(key_of(reason), reason, instead);
         }
-        let mut earlier = self.all[..self.index]
-            .iter()
-            .map(|earlier| earlier.conflist);
-        if let Some(earlier) = earlier.find(|earlier| earlier.name == conflist.name) {
-            let (name, file) = (&conflist.name, earlier.file.display());
+        let mut earlier = self.all[..self.index].iter();
+        if let Some(earlier) = earlier.find(|earlier| earlier.conflist.name == conflist.name) {
+            let (name, file) = (&conflist.name, earlier.conflist.file.display());
             let twice = format!("{name} is the name of the network in {file}, too");
             let problem = twice + "; runtimes use the first file";
             self.error("name", problem, "a different name");

@@ -5,7 +5,6 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use cluster::{
     AddressKey, Held, Holder, Inventory, Remembered, Store as _, restore, until_answered,
 };
-use cni::NetworkName;
 use ipam::Pool;
 
 use super::address_outcome::{AddressOutcome, print};
@@ -25,7 +24,7 @@ pub(crate) fn run(arguments: &ImportArguments, context: &Context<'_>) -> Result<
     for (name, definition) in &pools {
         let definition = Pool::read(name.as_str(), definition.clone());
         let pool = definition.map_err(|error| anyhow!(error.msg))?;
-        refuse_other_space(&mut store, name.as_str(), pool.space.as_ref())?;
+        refuse_other_space(&mut store, name.as_str(), &pool)?;
     }
     for (name, definition) in &pools {
         until_answered(&mut store, |store| store.define(name.as_str(), definition))?;
@@ -37,14 +36,10 @@ pub(crate) fn run(arguments: &ImportArguments, context: &Context<'_>) -> Result<
 
 /// Refuses another space than that of the addresses that the pool has given: they would be free there.
 /// The definition may have been deleted meanwhile, so the addresses say it.
-fn refuse_other_space(
-    store: &mut dyn Inventory,
-    name: &str,
-    space: Option<&NetworkName>,
-) -> Result<()> {
+fn refuse_other_space(store: &mut dyn Inventory, name: &str, pool: &Pool) -> Result<()> {
     let is_other = |held: &Held| {
         let mut holder = held.holder.iter();
-        holder.any(|holder| holder.pool == name) && held.key.space.as_ref() != space
+        holder.any(|holder| holder.pool == name) && held.key.space != pool.space
     };
     if let Some(Held { key, .. }) = addresses(store, is_other)?.first() {
         bail!(

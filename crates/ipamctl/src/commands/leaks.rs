@@ -89,19 +89,10 @@ pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
     let valid = ContainerList::read(list, context)?;
     let inventory = Inventory::read(node, ClusterScope::ThisNode);
     let all = attachments(&inventory.rows);
-    let judge = Judge::new(node, &inventory, &all, valid.as_ref(), list)?;
+    let mut judge = Judge::new(node, &inventory, &all, valid.as_ref(), list)?;
+    judge.gone_owners = addresses_of_gone_owners(&inventory, context)?;
     let ipamctl = context.sources.command();
-    let gone = addresses_of_gone_owners(&inventory, context)?;
-    let judged = state_files::in_threads(&all, |one| {
-        let stored = one.addresses[0].in_cluster.as_ref();
-        let is_without_owner = stored.is_some_and(|stored| gone.contains(&stored.held.key));
-        let judgement = if is_without_owner {
-            Judgement::of_gone_owner(one.owner().unwrap_or_default())
-        } else {
-            judge.judge(one)
-        };
-        Leak::of(one, judgement, &ipamctl)
-    });
+    let judged = state_files::in_threads(&all, |one| Leak::of(one, judge.judge(one), &ipamctl));
     let leaks: Vec<Leak<'_>> = judged.into_iter().flatten().collect();
     context.print(&leaks, || {
         if leaks.is_empty() {
