@@ -61,13 +61,9 @@ pub fn check(
     if is_any_in_pools || has_any(store, node, attachment, call)? {
         return Ok(());
     }
-    Err(Error::new(
-        code::NOT_RESERVED,
-        format!(
-            "no address is reserved to {attachment} on network {network} by node {}",
-            node.name
-        ),
-    ))
+    let node = &node.name;
+    let why = format!("no address is reserved to {attachment} on network {network} by node {node}");
+    Err(Error::new(code::NOT_RESERVED, why))
 }
 
 /// True if the attachment has an address: one of `prevResult`, which may be an owner's, or another

@@ -87,17 +87,14 @@ fn of_another_node(held: &Held, holder: &Holder, node: &Node) -> Error {
         Some(machine) => format!(", machine {machine}"),
         None => String::new(),
     };
-    Error::new(
-        code::NOT_RESERVED,
-        format!(
-            "{} is {holder}{}, and this is node {}{}: ipamctl node-forget {} releases it",
-            held.key,
-            machine(&holder.machine),
-            node.name,
-            machine(&node.machine),
-            holder.node,
-        ),
-    )
+    let (key, other) = (&held.key, &holder.node);
+    let (its_machine, own_machine) = (machine(&holder.machine), machine(&node.machine));
+    let node = &node.name;
+    let why = format!(
+        "{key} is {holder}{its_machine}, and this is node {node}{own_machine}: \
+         ipamctl node-forget {other} releases it"
+    );
+    Error::new(code::NOT_RESERVED, why)
 }
 
 /// Releases the addresses of this network, node and machine whose attachments aren't valid.

@@ -71,8 +71,9 @@ pub fn reconcile(
     let own = answer.ips.iter().skip(given.ips.len());
     let mut all = Vec::new();
     for (place, (entry, config)) in entries.into_iter().zip(own).enumerate() {
+        let ip = config.ip();
         let owner: Option<String> = entry.read("pools", "owner")?;
-        let entry = pool_of(store, entry, config.ip())?;
+        let entry = pool_of(store, entry, ip)?;
         let name: Option<String> = entry.read("pools", "name")?;
         let space = match (entry.read("pools", "space")?, &name) {
             (None, Some(name)) if !ipam::Pool::has_ranges(&entry) => space_of(store, name)?,
@@ -87,10 +88,7 @@ pub fn reconcile(
             None => Holder::new(node, network, attachment, &pool, add.args),
         };
         let remembered = Remembered {
-            key: AddressKey {
-                space,
-                ip: config.ip(),
-            },
+            key: AddressKey { space, ip },
             holder: Holder {
                 since: rfc3339(add.since),
                 ..holder

@@ -111,10 +111,8 @@ async fn serve(arguments: &CommandLine, mut socket: Socket) -> Result<()> {
     }
     drop(listener);
     let all = async { while connections.join_next().await.is_some() {} };
-    if timeout(Duration::from_secs(arguments.stop_timeout), all)
-        .await
-        .is_err()
-    {
+    let at_most = Duration::from_secs(arguments.stop_timeout);
+    if timeout(at_most, all).await.is_err() {
         tracing::warn!("calls are still running; what they did is undone at the next start");
     }
     Ok(())

@@ -57,9 +57,8 @@ impl Plugin for FactsOfPod {
         let found = found
             .ok_or_else(|| Error::config(format!("{wanted}: the API server has no such pod")))?;
         let mut result = call.config.prev_result()?.unwrap_or_default();
-        let earlier = result
-            .other(FACTS)
-            .map(|raw| cni::read("prevResult.facts", raw));
+        let earlier = result.other(FACTS);
+        let earlier = earlier.map(|raw| cni::read("prevResult.facts", raw));
         let mut facts: Object = earlier.transpose()?.unwrap_or_default();
         for (name, fact) in found.facts(&annotations) {
             facts.set(&name, &fact);
@@ -122,13 +121,11 @@ impl Wanted {
                 Err(Error::environment(wrong))
             }
         };
+        let uid = args.get("K8S_POD_UID").filter(|uid| !uid.is_empty());
         Ok(Self {
             namespace: name("K8S_POD_NAMESPACE")?,
             name: name("K8S_POD_NAME")?,
-            uid: args
-                .get("K8S_POD_UID")
-                .filter(|uid| !uid.is_empty())
-                .map(str::to_owned),
+            uid: uid.map(str::to_owned),
         })
     }
 
@@ -143,10 +140,8 @@ impl Wanted {
             answer => answer?,
         };
         let uids = [pod.metadata.uid.as_ref(), pod.annotations().get(MIRROR)];
-        let is_it = self
-            .uid
-            .as_ref()
-            .is_none_or(|uid| uids.contains(&Some(uid)));
+        let uid = self.uid.as_ref();
+        let is_it = uid.is_none_or(|uid| uids.contains(&Some(uid)));
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         Ok(node.filter(|_| is_it).map(|node| (pod, node)))
     }

@@ -114,7 +114,6 @@ const NAME_RULE: &str = "!isIP(self.spec.ip) || (ip(self.spec.ip).family() == 4 
 #[serde(rename_all = "camelCase")]
 pub struct PoolSpec {
     /// Ranges whose addresses are given one after the other, all of one IP version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     #[x_kube(validation = Rule::new("self.all(range, has(range.subnet))").message("each range must have a subnet"))]
     #[x_kube(validation = Rule::new(FAMILY_RULE).message("all ranges must be of one IP version"))]
@@ -124,7 +123,6 @@ pub struct PoolSpec {
     pub range: RangeSpec,
     /// The address space, if several pools have the same addresses on networks of their own. It never
     /// changes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 200))]
     #[x_kube(validation = Rule::new(SPACE_RULE).message("a space must be a DNS name in lower case"))]
     pub space: Option<String>,
@@ -139,25 +137,20 @@ pub struct PoolSpec {
 pub struct RangeSpec {
     /// The subnet in CIDR notation, without host bits, such as 10.40.0.0/16: at least a /30 (IPv4) or
     /// a /126 (IPv6), unless the gateway is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "subnet")]
+    #[schemars(default, schema_with = "subnet")]
     pub subnet: Option<String>,
     /// The first address to give; by default the subnet's second one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "address")]
+    #[schemars(default, schema_with = "address")]
     pub range_start: Option<String>,
     /// The last address to give; by default the subnet's last one, for IPv4 the one before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "address")]
+    #[schemars(default, schema_with = "address")]
     pub range_end: Option<String>,
     /// An address that is never given, by default the subnet's second one; or none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "gateway")]
+    #[schemars(default, schema_with = "gateway")]
     pub gateway: Option<String>,
     /// Addresses that are given only on request: 10.40.0.5, 10.40.0.64/28 or
     /// 10.40.0.10-10.40.0.20.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "exclusions")]
+    #[schemars(default, schema_with = "exclusions")]
     pub exclude: Option<Vec<String>>,
 }
 

@@ -25,11 +25,9 @@ pub(crate) fn labels(holder: &Holder) -> BTreeMap<String, String> {
         labels.push(("node", value(node)));
         labels.push(("attachment", attachment));
     }
-    let pod = [("namespace", &holder.namespace), ("pod", &holder.pod)];
-    labels.extend(
-        pod.into_iter()
-            .filter_map(|(key, text)| Some((key, value(text.as_ref()?)))),
-    );
+    for (key, text) in [("namespace", &holder.namespace), ("pod", &holder.pod)] {
+        labels.extend(text.as_ref().map(|text| (key, value(text))));
+    }
     let prefixed = |(key, value)| (format!("{PREFIX}{key}"), value);
     labels.into_iter().map(prefixed).collect()
 }

@@ -42,13 +42,8 @@ pub(crate) struct StoredAddress {
 /// nothing.
 pub(crate) fn held(address: StoredAddress) -> Option<Held> {
     let StoredAddress { metadata, spec } = address;
-    let owner = spec.owner.map(|name| Owner {
-        name,
-        place: spec
-            .place
-            .and_then(|place| usize::try_from(place).ok())
-            .unwrap_or_default(),
-    });
+    let place = usize::try_from(spec.place.unwrap_or_default()).unwrap_or_default();
+    let owner = spec.owner.map(|name| Owner { name, place });
     Some(Held {
         key: address_key(&metadata.name)?,
         id: metadata.uid,

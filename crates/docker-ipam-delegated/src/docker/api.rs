@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::Request;
 use hyper::body::Bytes;
@@ -30,17 +30,14 @@ async fn answer<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T> {
     let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
     let request = Request::get(path).header(HOST, "localhost");
-    let response = sender
-        .send_request(request.body(Empty::<Bytes>::new())?)
-        .await?;
+    let request = request.body(Empty::<Bytes>::new())?;
+    let response = sender.send_request(request).await?;
     let status = response.status();
     let body = Limited::new(response.into_body(), LARGEST).collect().await;
     let body = body.map_err(|error| anyhow!(error))?.to_bytes();
-    ensure!(
-        status.is_success(),
-        "{status}: {}",
-        String::from_utf8_lossy(&body).trim()
-    );
+    if !status.is_success() {
+        bail!("{status}: {}", String::from_utf8_lossy(&body).trim());
+    }
     Ok(serde_json::from_slice(&body)?)
 }
 

@@ -27,10 +27,8 @@ impl Socket {
     /// Another daemon listens there; an I/O error.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         if let Some(listener) = ListenFd::from_env().take_unix_listener(0)? {
-            return Ok(Self {
-                listener,
-                made: None,
-            });
+            let made = None;
+            return Ok(Self { listener, made });
         }
         make(path).with_context(|| format!("{}", path.display()))
     }

@@ -163,9 +163,8 @@ impl Allocations {
             let phase = state.of(ip, is_meant).map(|entry| entry.phase);
             matches!(phase, Some(Phase::Adding | Phase::Releasing))
         });
-        let id = state
-            .of(ip, is_meant)
-            .map(|entry| entry.allocation.id.clone());
+        let meant = state.of(ip, is_meant);
+        let id = meant.map(|entry| entry.allocation.id.clone());
         let entry = id.and_then(|id| state.entries.get_mut(&id));
         entry.is_some_and(Entry::renew)
     }

@@ -33,10 +33,10 @@ impl IpamDriver {
         let folder = self.arguments.records();
         lock(&self.unread).retain(|network| {
             let read = self.read_records(&folder, network);
-            let failed = read.inspect_err(|error| {
+            if let Err(error) = &read {
                 tracing::warn!(%network, "what can't be read stays reserved: {error:#}");
-            });
-            failed.is_err()
+            }
+            read.is_err()
         });
     }
 

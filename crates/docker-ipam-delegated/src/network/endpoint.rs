@@ -36,10 +36,8 @@ pub(crate) struct Endpoint {
 /// The ID is none.
 pub(crate) fn attachment(endpoint_id: &str) -> Result<Attachment> {
     let is_id = !endpoint_id.is_empty() && endpoint_id.bytes().all(|b| b.is_ascii_alphanumeric());
-    let id = format!("{DOCKER_PREFIX}{endpoint_id}")
-        .parse::<ContainerId>()
-        .ok();
-    let id = id.filter(|_| is_id);
+    let id = format!("{DOCKER_PREFIX}{endpoint_id}");
+    let id = id.parse::<ContainerId>().ok().filter(|_| is_id);
     let id = id.with_context(|| format!("EndpointID: {endpoint_id:?} is no ID"))?;
     Ok(chains::attachment(&id))
 }
