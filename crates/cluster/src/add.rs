@@ -1,4 +1,10 @@
 //! ADD: claims one address of each pool, or none at all.
+//!
+//! Configuration and pools are read before the first claim. A [`Search`] proposes addresses, and the
+//! store's claim decides. If an answer was lost and the name is taken, the address is read: it is this
+//! ADD's if it names the attachment. If that can't be told, the address is released, and the ADD fails
+//! with 114 unless the release is proven. Addresses of owners come from `owner`; no failure takes them
+//! back.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,5 @@
-//! CHECK: verifies that the attachment's addresses are still claimed for it.
+//! CHECK: verifies that the attachment's addresses are still claimed for it, or for its pools' owner.
+//! If a pool's definition is missing or invalid now, it is enough that the attachment has one address.
 
 use cni::{Attachment, Call, Error, code};
 use ipam::prev_ips;

@@ -1,4 +1,7 @@
-//! Code that the clients of both engines share.
+//! What the clients of both engines share: an [`Executor`] that runs requests in this thread, until the
+//! time is up or the call is cancelled, and the meaning of a failure without an answer
+//! ([`Access::kind_without_answer`]): whether the request may have been executed. Who has refused whom
+//! in a handshake is told by the texts of its error.
 
 use std::error::Error;
 use std::future::pending;

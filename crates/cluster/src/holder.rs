@@ -1,4 +1,6 @@
-//! The value of an address: the attachment with its node and its machine, or an owner.
+//! The value of an address in every store is its [`Holder`]: an attachment with its node and its
+//! machine, or an owner. An address that was read, with its holder and the identity of its creation, is
+//! a [`Held`].
 
 use std::fmt;
 use std::time::SystemTime;

@@ -1,5 +1,3 @@
-//! The name of an address in every store.
-
 use std::fmt;
 use std::net::IpAddr;
 

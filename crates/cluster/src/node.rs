@@ -1,5 +1,3 @@
-//! This node: its name in the cluster, and the ID of its machine.
-
 use std::fs;
 
 use cni::{Error, NetworkName, Object};
@@ -8,7 +6,8 @@ use ipam::{NodeName, node_name};
 /// File with the ID of a machine, one line of hexadecimal digits (`man 5 machine-id`).
 const MACHINE_ID: &str = "/etc/machine-id";
 
-/// This node, as the configuration of a call describes it.
+/// This node, as the configuration of a call describes it: its name in the cluster, and the ID of its
+/// machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Its name in the cluster.

@@ -1,4 +1,6 @@
-//! The allocator of an engine, as a plugin.
+//! The allocator of an engine, as a plugin: an [`Engine`] opens the store that the `ipam` section
+//! names, and [`Allocator`] calls the rule of the command with it (`add`, `check`, `del`, `gc`,
+//! `status`). Tools open stores by the same [`Engine`].
 
 use std::fmt::Debug;
 use std::path::PathBuf;

@@ -1,5 +1,9 @@
-//! The pools of a call: entries of `prevResult.pools`, with the store's definitions of those that
-//! have only a name.
+//! The pools of a call: entries of `prevResult.pools`, with the store's definitions of those that have
+//! only a name.
+//!
+//! An entry's own keys have precedence over its definition's, except that the exclusions of both count,
+//! and that only the definition can name a space. Once read, an entry is an [`Overflow`], as in every
+//! allocator; [`CallPools`] adds its keys and its owner.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,9 @@
 //! DEL and GC: release addresses of an attachment, or of all attachments that aren't valid.
+//!
+//! Each address is read, judged ([`Verdict`]), and released only if it is still the creation that was
+//! read. DEL begins with the addresses of `prevResult`, and lists what the store has if these were
+//! fewer than the pools, or if there are no pools; a rollback releases only what `prevResult` names.
+//! One failure doesn't keep the others, unless the store is away: the next request would fail as well.
 
 use std::collections::HashSet;
 

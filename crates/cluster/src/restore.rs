@@ -1,5 +1,6 @@
-//! Claims again what records say, after a store was restored from an older state, and what another
-//! IPAM plugin has given, when a pool is taken over from it.
+//! Claims again what records say, after a store was restored from an older state, and what another IPAM
+//! plugin has given, when a pool is taken over from it. [`reconcile`] reads one record, [`restore`]
+//! claims one address; nothing is released.
 
 use std::net::IpAddr;
 use std::time::SystemTime;

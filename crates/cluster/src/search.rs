@@ -1,4 +1,8 @@
 //! The search for a free address of a pool: among some of its addresses, then among all.
+//!
+//! First, some addresses are tried: 8 to 256, by the size of the pool. If all of them are taken, the
+//! addresses that were given under the pool's name are listed, then all in its ranges. The claim
+//! decides, so a look may be old; the last list must not.
 
 use std::net::IpAddr;
 

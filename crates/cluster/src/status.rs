@@ -1,5 +1,3 @@
-//! STATUS of an allocator: looks for what would refuse any ADD, and claims nothing.
-
 use cni::{Call, Error, code};
 use ipam::Completion;
 
@@ -10,9 +8,9 @@ use crate::repetition::until_answered;
 /// Name of a pool that is only read to learn whether the store answers.
 const ANY_POOL: &str = "status";
 
-/// Fails if any ADD would be refused: the store is away or refuses this node, a definition is
-/// missing or invalid, or a pool has no address at all. How many addresses are reserved doesn't
-/// count: Kubernetes evicts the pods of a node that isn't ready.
+/// STATUS: fails if any ADD would be refused, and claims nothing. The store is away or refuses this
+/// node, a definition is missing or invalid, or a pool has no address at all. How many addresses are
+/// reserved doesn't count: Kubernetes evicts the pods of a node that isn't ready.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
-//! The store of a cluster's pools and addresses: six verbs, which an engine implements, and the lists that
-//! only tools need.
+//! The store of a cluster's pools and addresses: six verbs, which an engine implements, and the lists
+//! that only tools need.
 //!
-//! A verb is one request, whose answer is a type with names; what a lost answer means, and what is asked
-//! next, the rules decide (`add`, `release`, `check`, `restore`). They hold for every engine, since they
-//! see nothing else of it.
+//! A verb asks once, and its answer is a type with names; what a lost answer means, and what is asked
+//! next, the rules decide (`add`, `release`, `check`, `restore`). They hold for every engine, since
+//! they see nothing else of it.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -15,8 +15,8 @@ use crate::{AddressKey, Held, Holder, StoreError, TimeLimit};
 
 /// Keeps pools and addresses.
 ///
-/// Each verb sends one request, or those of one list, and repeats nothing: [`crate::until_answered`]
-/// repeats a request until its answer has come or the time is up.
+/// A verb repeats no request: [`crate::until_answered`] repeats the verb until its answer has come or the
+/// time is up.
 pub trait Store {
     /// Name of the engine in messages, such as `etcd`.
     fn name(&self) -> &'static str;

@@ -1,5 +1,3 @@
-//! Time limit of a call's requests, and its cancellation.
-
 use std::cell::Cell;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -10,8 +8,8 @@ use state_files::wait_for;
 /// Default of the key `timeout`.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time limit of a call: all of its requests and their repetitions together take `timeout`, and
-/// the undoing of a failed ADD another one.
+/// Time limit of a call, and its cancellation: all of its requests and their repetitions together take
+/// `timeout`, and the undoing of a failed ADD another one.
 pub struct TimeLimit<'a> {
     timeout: Duration,
     end: Cell<Instant>,

@@ -1,4 +1,8 @@
-//! The client: single requests to etcd. Nothing is repeated here.
+//! A client of etcd's members: transactions, and lists page by page.
+//!
+//! Before the first request, no certificate is read and nothing is connected. Each request goes to one
+//! member, and after a failure the next request to another one; nothing is repeated here. The failure
+//! of a request names all members.
 
 use std::path::Path;
 

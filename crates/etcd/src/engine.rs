@@ -1,5 +1,3 @@
-//! How a network's configuration leads to etcd.
-
 use std::path::PathBuf;
 
 use cluster::{Inventory, Node};
@@ -7,7 +5,7 @@ use cni::{Cancellation, Error, Object};
 
 use crate::{EtcdStore, Settings};
 
-/// etcd as the engine of a cluster's pools.
+/// etcd as the engine of a cluster's pools: how a network's configuration leads to it.
 pub static ENGINE: Engine = Engine;
 
 /// The type of [`ENGINE`].

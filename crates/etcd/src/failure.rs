@@ -6,8 +6,7 @@ use cluster::client::{Access, reason, sources};
 use cluster::{Kind, StoreError};
 use tonic::{Code, ConnectError, Status};
 
-/// The failure of a request. The texts are of
-/// etcd's `rpctypes/error.go`.
+/// The failure of a request. The texts are of etcd's `rpctypes/error.go`.
 pub(crate) fn of_status(status: &Status, access: Access) -> StoreError {
     let said = status.message().trim_start_matches("etcdserver: ");
     let is = |text: &str| said.contains(text);

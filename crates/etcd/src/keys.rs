@@ -1,4 +1,6 @@
-//! Layout of the keys in etcd.
+//! Layout of the keys in etcd, which the crate's opening lists. An address has one spelling, in fixed
+//! width, so the addresses of a range are an interval of keys, and a key with another spelling is no
+//! address.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,4 +1,6 @@
-//! The store of a cluster on etcd.
+//! The store of a cluster on etcd. A verb is one transaction, or lists page by page. A reserved address
+//! has two keys, its own with the holder, and one by which a node's or an owner's addresses are found;
+//! one transaction makes both, and one deletes them.
 
 use std::net::IpAddr;
 

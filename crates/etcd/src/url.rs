@@ -1,5 +1,3 @@
-//! The client URL of a member.
-
 use std::fmt;
 
 use http::Uri;

@@ -1,4 +1,6 @@
-//! A client of one API server: `kube`'s, with a connector of our own.
+//! The connection to an API server, behind a kubeconfig: `kube`'s client, with a connector of our own
+//! and without repetitions. [`Kubernetes`] is a connection with the time limit of a call: `store` has
+//! its verbs, `pages` its lists, `failure` the meaning of its errors.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -13,8 +15,6 @@ use kube::Config;
 use kube::client::{Body, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tower::ServiceBuilder;
-
-use crate::failure::failure;
 
 /// How a client sends requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,9 +93,7 @@ impl<'a> Kubernetes<'a> {
         let requests = requests(self.kube.clone());
         let within = self.time.attempt();
         let outcome = self.executor.run(requests, &self.time, within, access);
-        outcome.map_err(|StoreError { kind, msg }| {
-            StoreError::new(kind, format!("the API server {}: {msg}", self.server))
-        })
+        outcome.map_err(|error| self.named(error.kind, &error.msg))
     }
 
     /// Sends requests that change nothing.
@@ -107,9 +105,9 @@ impl<'a> Kubernetes<'a> {
         answer.map_err(|error| self.failure(&error, Access::Read))
     }
 
-    /// The failure for an error of `kube`.
-    pub(crate) fn failure(&self, error: &kube::Error, access: Access) -> StoreError {
-        failure(error, &self.server, access)
+    /// A failure, with the API server's URL.
+    pub(crate) fn named(&self, kind: Kind, why: &str) -> StoreError {
+        StoreError::new(kind, format!("the API server {}: {why}", self.server))
     }
 }
 

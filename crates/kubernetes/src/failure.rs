@@ -5,18 +5,24 @@ use cluster::{Kind, StoreError};
 use hyper_util::client::legacy::Error as ConnectionError;
 use kube::core::Status;
 
-/// The failure for an error of `kube`.
-pub(crate) fn failure(error: &kube::Error, server: &str, access: Access) -> StoreError {
-    let (kind, why) = match error {
-        kube::Error::Api(status) => (kind_of_status(status, access), describe(status)),
-        kube::Error::Auth(error) => (Kind::Settings, reason(error)),
-        kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => (Kind::Unable, reason(error)),
-        _ => {
-            let why = reason(error);
-            (access.kind_without_answer(&why, !is_unsent(error)), why)
-        }
-    };
-    StoreError::new(kind, format!("the API server {server}: {why}"))
+use crate::Kubernetes;
+
+impl Kubernetes<'_> {
+    /// The failure for an error of `kube`.
+    pub(crate) fn failure(&self, error: &kube::Error, access: Access) -> StoreError {
+        let (kind, why) = match error {
+            kube::Error::Api(status) => (kind_of_status(status, access), describe(status)),
+            kube::Error::Auth(error) => (Kind::Settings, reason(error)),
+            kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => {
+                (Kind::Unable, reason(error))
+            }
+            _ => {
+                let why = reason(error);
+                (access.kind_without_answer(&why, !is_unsent(error)), why)
+            }
+        };
+        self.named(kind, &why)
+    }
 }
 
 /// Kind of an API server's refusal. With 500 or more, and with a proxy's 408, a write may have been
@@ -55,18 +61,8 @@ pub(crate) fn is_missing(error: &kube::Error, name: &str) -> bool {
     is_about(error, "NotFound", name)
 }
 
-/// True if this error says that an object of this name exists.
-pub(crate) fn exists(error: &kube::Error, name: &str) -> bool {
-    is_about(error, "AlreadyExists", name)
-}
-
-/// True if this error says that the object of this name is another creation than the expected one.
-pub(crate) fn is_another(error: &kube::Error, name: &str) -> bool {
-    is_about(error, "Conflict", name)
-}
-
 /// True for the API server's answer with this reason about an object of this name.
-fn is_about(error: &kube::Error, reason: &str, name: &str) -> bool {
+pub(crate) fn is_about(error: &kube::Error, reason: &str, name: &str) -> bool {
     let kube::Error::Api(status) = error else {
         return false;
     };

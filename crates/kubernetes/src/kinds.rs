@@ -1,4 +1,6 @@
-//! The kinds `Pool` and `Address`, from which the manifests are made.
+//! The kinds `Pool` and `Address`, from which the manifests are made. By their rules, the API server
+//! itself refuses a wrong object, with a message for whoever writes it. An `Address` is made of these
+//! types; a `Pool` is read as it is written.
 
 // The derive makes a private copy of each public struct.
 #![allow(unreachable_pub)]

@@ -1,4 +1,4 @@
-//! `Address` objects and the values of the rules.
+//! Makes an `Address` object of a holder, and reads one as the rules know it.
 
 use cluster::{AddressKey, Held, Holder, Owner};
 use serde::Deserialize;

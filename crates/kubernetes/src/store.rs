@@ -1,4 +1,6 @@
-//! The six verbs, and the lists for tools.
+//! The store's six verbs on `Address` objects, and the lists for tools. The creation of an object is a
+//! claim, its deletion a release, by the UID that was read. That an object is missing, exists, or is
+//! another creation, counts only if the API server's answer names it.
 
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -17,7 +19,7 @@ use kube::{Resource, ResourceExt};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use crate::failure::{exists, is_another, is_missing};
+use crate::failure::{is_about, is_missing};
 use crate::labels;
 use crate::names::{address_key, object_name};
 use crate::objects::{StoredAddress, held, new_address};
@@ -111,7 +113,7 @@ impl Store for Kubernetes<'_> {
             Ok(address) => Ok(Claim::Created {
                 id: address.metadata.uid.unwrap_or_default(),
             }),
-            Err(error) if exists(&error, &name) => Ok(Claim::Taken),
+            Err(error) if is_about(&error, "AlreadyExists", &name) => Ok(Claim::Taken),
             Err(error) => Err(self.failure(&error, Access::Write)),
         }
     }
@@ -147,9 +149,9 @@ impl Store for Kubernetes<'_> {
                 );
                 Err(StoreError::new(Kind::Unable, why))
             }
-            Err(error) if is_missing(&error, &name) || is_another(&error, &name) => {
-                Ok(Release::Gone)
-            }
+            Err(error) if is_missing(&error, &name) => Ok(Release::Gone),
+            // It is another creation.
+            Err(error) if is_about(&error, "Conflict", &name) => Ok(Release::Gone),
             Err(error) => Err(self.failure(&error, Access::Write)),
         }
     }

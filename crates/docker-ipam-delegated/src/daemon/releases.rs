@@ -42,7 +42,8 @@ impl Drivers {
             let release = move || ipam.release(&allocation).context(allocation.id.clone());
             of_pool.push(Box::new(release));
         }
-        for (network, id) in self.networks.unfinished() {
+        let unfinished = lock(&self.networks.unfinished).clone();
+        for (network, id) in unfinished {
             let of_network = by_network.entry(network.to_string()).or_default();
             let networks = Arc::clone(&self.networks);
             let release = move || networks.end_endpoint(&network, &id).context(id.clone());

@@ -1,4 +1,6 @@
-//! Docker's whole answer, and what Docker has lost by it: what no part of the answer names.
+//! Docker's whole answer, and what Docker has lost by it: what no part of the answer names. The parts
+//! are all networks, with their endpoints, and the running containers. If one of them can't be read,
+//! there is no answer, and nothing counts as lost.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

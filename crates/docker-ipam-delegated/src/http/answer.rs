@@ -1,12 +1,10 @@
-//! Answer to a call, with an action that runs when it is known whether Docker has received it.
-
 use serde::Serialize;
 use serde_json::json;
 
 /// Called once: with true if Docker has the answer, and with false if it never will.
 type OnDelivery = Box<dyn FnOnce(bool) + Send>;
 
-/// An answer.
+/// An answer to a call, with an action that runs when it is known whether Docker has received it.
 pub(crate) struct Answer {
     /// The body, as JSON.
     pub(crate) body: String,

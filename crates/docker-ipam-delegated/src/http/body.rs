@@ -1,11 +1,9 @@
-//! JSON bodies of Docker's calls.
-
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::http::refusal::Refusal;
 
-/// Reads a body. A key whose value is `null` counts as missing.
+/// Reads the JSON body of a call. A key whose value is `null` counts as missing.
 ///
 /// # Errors
 ///

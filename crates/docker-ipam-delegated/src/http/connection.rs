@@ -1,4 +1,8 @@
 //! Serves one connection: one call, and its answer.
+//!
+//! A peer has ten seconds for the head of its request, and ten for the body, of 1 MiB at most. The call
+//! runs in another thread, since it waits for files and processes. Its answer is told whether Docker
+//! has got it: false if the connection has failed meanwhile, or before the whole answer was written.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};

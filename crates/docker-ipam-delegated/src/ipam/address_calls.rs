@@ -1,4 +1,9 @@
 //! Docker's calls for addresses of a pool.
+//!
+//! A request gets the address that it names, or one that is free: the lowest of a pool without a
+//! network configuration, or the choice of the configuration's chain. `allocations` knows who has
+//! which, and a chain's ADD reserves it. A requested one that is taken is released first, if an earlier
+//! release of it has failed, or Docker has lost it. What Docker doesn't get is released again.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,9 @@
 //! The addresses that the daemon has allocated for Docker: its records, read once.
+//!
+//! An [`Allocation`] is an attachment with a record, and its [`Phase`] is how far its ADD or its
+//! release is. Of two calls for one address, the second finds the first one's phase: it is refused, or
+//! waits for its end. Nothing here outlives the process; `recorded` reads the records at the next
+//! start.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;

@@ -1,4 +1,5 @@
-//! Network configurations of the chains that serve Docker.
+//! Network configurations of the chains that serve Docker: the daemon's own, for networks that name
+//! none, and one that is made of a network configuration's first `ipam` section.
 
 use std::net::IpAddr;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Runs chains, with our plugins linked into this process.
+//! Runs chains, with our plugins linked into this process. ADD takes the configuration of the pool as
+//! it is now, DEL the record alone.
 
 use std::net::IpAddr;
 

@@ -1,11 +1,9 @@
-//! Finds the network configuration that a network names.
-
 use std::path::Path;
 
 use anyhow::{Result, bail};
 use conflist::{Conflist, Listing};
 
-/// The network configuration of this name, in a folder.
+/// Finds the network configuration that a network names, in a folder.
 ///
 /// # Errors
 ///

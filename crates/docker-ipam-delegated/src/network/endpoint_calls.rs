@@ -1,5 +1,9 @@
 //! Docker's calls for endpoints. Each endpoint has a separate namespace, in which the network
 //! configuration's plugins make the interface that Docker takes into the container.
+//!
+//! `CreateEndpoint` begins the record, makes the namespace and runs the plugins; `Join` moves the
+//! interface to the host's namespace, `Leave` back; `DeleteEndpoint` undoes all of it (`undo`). The
+//! record is first and last, so what a killed daemon has made is undone by the next one.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -275,7 +279,7 @@ mod tests {
         let refused = deleted.err().unwrap().to_string();
         assert!(refused.starts_with("failing: "), "{refused}");
         assert_eq!(fs::read(deletions).unwrap(), b"\n");
-        assert_eq!(driver.unfinished().len(), 3);
+        assert_eq!(lock(&driver.unfinished).len(), 3);
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! Undoes endpoints: the effects of `CreateEndpoint` and `Join`, whatever part of them there is.
+//! Undoes endpoints: the effects of `CreateEndpoint` and `Join`, whatever part of them there is. An
+//! endpoint that can't be undone now is kept in `unfinished`, and the daemon tries it again every few
+//! seconds.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -83,11 +84,6 @@ impl NetworkDriver {
                 }
             }
         }
-    }
-
-    /// The endpoints that are to be undone: the name of the configuration, and Docker's ID.
-    pub(crate) fn unfinished(&self) -> BTreeSet<(NetworkName, String)> {
-        lock(&self.unfinished).clone()
     }
 
     /// The endpoints whose ADD began at least this long ago.
