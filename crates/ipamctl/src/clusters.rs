@@ -60,12 +60,12 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// The clusters of these networks, each once, and that of the installed kubeconfig. What can't be
     /// used is a problem of the file.
-    pub(crate) fn of<'a>(
+    pub(crate) fn of_networks<'a>(
         networks: impl IntoIterator<Item = &'a Network>,
         node: &LocalNode,
         problems: &mut Vec<Problem>,
     ) -> Vec<Arc<Self>> {
-        let of_networks = networks.into_iter().filter_map(|network| {
+        let configured = networks.into_iter().filter_map(|network| {
             let (_, engine) = engine_of(&network.delegates)?;
             let names = pool_names(network, &node.environment);
             let user = Some((network.name.clone(), names));
@@ -78,7 +78,7 @@ impl Cluster {
                 .then_some((file, kubernetes::ENGINE, ipam, None))
         });
         let mut found: Vec<Self> = Vec::new();
-        for (file, engine, ipam, user) in of_networks.chain(installed) {
+        for (file, engine, ipam, user) in configured.chain(installed) {
             match Self::read(engine, ipam) {
                 Ok(mut new) => match found.iter_mut().find(|known| known.is_same(&new)) {
                     Some(known) => known.networks.extend(user),
@@ -115,7 +115,7 @@ impl Cluster {
         }
         let mut problems = Vec::new();
         let node = context.node();
-        let clusters = Self::of(&node.networks, &node, &mut problems);
+        let clusters = Self::of_networks(&node.networks, &node, &mut problems);
         if let Some(problem) = problems.first() {
             bail!("{problem}");
         }
@@ -229,7 +229,7 @@ pub(crate) fn open_kubeconfig(kubeconfig: Option<&PathBuf>) -> Result<Kubernetes
 /// # Errors
 ///
 /// Those of the store.
-pub(crate) fn with_gone_owner(
+pub(crate) fn retain_gone_owners(
     store: &mut Kubernetes<'_>,
     owned: Vec<Held>,
 ) -> Result<Vec<Held>, StoreError> {

@@ -113,12 +113,12 @@ impl<'a> Judge<'a> {
 
     /// True if the list, or a call that has begun, says that it is to be released.
     pub(crate) fn is_to_collect(&self, judgement: &Judgement) -> bool {
-        let by_list = self.valid.is_some();
+        let has_list = self.valid.is_some();
         let mut proofs = judgement.proofs.iter();
         proofs.any(|proof| match proof.key {
             "pending" => true,
             "netns-gone" | "other-addresses" => false,
-            _ => by_list,
+            _ => has_list,
         })
     }
 
@@ -241,8 +241,8 @@ impl<'a> Judge<'a> {
 /// Refuses what somebody else releases.
 fn refuse_others(attachment: &NetworkAttachment<'_>) -> Result<(), Keep> {
     let mut stored = attachment.addresses.iter();
-    let of_another_machine = stored.find_map(|row| row.in_cluster.as_ref()?.foreign_holder());
-    if let Some(reason) = of_another_machine.or_else(|| attachment.duplicate_records()) {
+    let foreign_holder = stored.find_map(|row| row.in_cluster.as_ref()?.foreign_holder());
+    if let Some(reason) = foreign_holder.or_else(|| attachment.duplicate_records()) {
         return Err(Keep::Unknown(reason));
     }
     match attachment.endpoint.map(|record| &record.content) {

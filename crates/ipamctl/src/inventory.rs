@@ -90,8 +90,8 @@ impl Inventory {
         for (network, reason) in &inventory.pools.problems {
             warn(format!("network {network}: {reason}"));
         }
-        let of_pools = inventory.pools.problems.len();
-        inventory.unread = inventory.problems.len() + of_pools + node.problems.len();
+        let unread_pools = inventory.pools.problems.len();
+        inventory.unread = inventory.problems.len() + unread_pools + node.problems.len();
         inventory
     }
 
@@ -104,16 +104,16 @@ impl Inventory {
         }
         for network in &unconfigured {
             let all = self.records.iter();
-            let of_it = all.filter(|one| one.network == network.name);
+            let recorded = all.filter(|one| one.network == network.name);
             // Docker's has the subnets of its records, or the pools of another network's conflist.
-            let dockers = of_it.filter(|one| self.pools.add_docker_subnet(network, one));
+            let dockers = recorded.filter(|one| self.pools.add_docker_subnet(network, one));
             if dockers.count() == 0 {
                 self.pools.add_configured(network, &node.environment);
             }
         }
         let networks = || node.networks.iter().chain(&unconfigured);
         self.read_data_dirs(node, networks(), BTreeSet::new());
-        Cluster::of(networks(), node, &mut self.problems)
+        Cluster::of_networks(networks(), node, &mut self.problems)
     }
 
     /// Reads the reservations and the records of this node, also in the folders that only records
@@ -197,8 +197,8 @@ impl Inventory {
             let (Some(ip), Some(place)) = (row.ip, row.place.clone()) else {
                 continue;
             };
-            let mut of_place = pools.get(&*place).into_iter().flatten();
-            if let Some(pool) = of_place.find(|placed| placed.pool.ranges.contains(ip)) {
+            let mut pools_here = pools.get(&*place).into_iter().flatten();
+            if let Some(pool) = pools_here.find(|placed| placed.pool.ranges.contains(ip)) {
                 row.pool = pool.name().map(str::to_owned);
             }
             if row.state.is_taken() {
@@ -237,11 +237,11 @@ impl Inventory {
     fn join_endpoints(&mut self) {
         let by_attachment = by_attachment(&self.endpoints);
         let mut with_rows: HashSet<&Path> = HashSet::new();
-        let mut of_docker: HashSet<IpAddr> = HashSet::new();
+        let mut docker_ips: HashSet<IpAddr> = HashSet::new();
         for row in &mut self.rows {
             let content = row.record.as_ref().and_then(|record| record.usable());
             if content.is_some_and(|content| !content.caller_lines.is_empty()) {
-                of_docker.extend(row.ip);
+                docker_ips.extend(row.ip);
             }
             if let Some(&record) = row.attachment_key().and_then(|key| by_attachment.get(&key)) {
                 with_rows.insert(&record.file);
@@ -251,7 +251,7 @@ impl Inventory {
         for record in &self.endpoints {
             if !with_rows.contains(&*record.file) {
                 let rows = Row::recorded(record, |_| false).into_iter();
-                let rows = rows.filter(|row| row.ip.is_none_or(|ip| !of_docker.contains(&ip)));
+                let rows = rows.filter(|row| row.ip.is_none_or(|ip| !docker_ips.contains(&ip)));
                 self.rows.extend(rows.map(|row| Row {
                     endpoint: Some(Arc::clone(record)),
                     ..row

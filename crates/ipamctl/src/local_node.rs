@@ -70,8 +70,8 @@ impl Context<'_> {
             }
         }
         // host-local has no records, but a release locks a file there.
-        let of_host_local = node.networks.iter_mut().filter(|one| one.is_host_local);
-        of_host_local.for_each(|network| network.state_dir.clone_from(&sources.state_dir));
+        let host_local = node.networks.iter_mut().filter(|one| one.is_host_local);
+        host_local.for_each(|network| network.state_dir.clone_from(&sources.state_dir));
         node
     }
 }
@@ -85,14 +85,14 @@ impl LocalNode {
 
     /// The folders with records.
     pub(crate) fn state_dirs(&self) -> BTreeSet<PathBuf> {
-        let of_docker = [
+        let docker_dirs = [
             self.sources.docker_state_dir.join(ADDRESS_RECORDS),
             self.endpoints_dir(),
         ];
         let networks = self.networks.iter();
         let configured = networks.map(|network| network.state_dir.clone());
         let default = self.sources.state_dir.clone();
-        configured.chain([default]).chain(of_docker).collect()
+        configured.chain([default]).chain(docker_dirs).collect()
     }
 
     /// The folder of the records of Docker's endpoints.

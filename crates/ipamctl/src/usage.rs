@@ -68,12 +68,12 @@ impl PoolUsage {
 
 /// The number of taken addresses that the pool gives without a request.
 fn reserved(ranges: &RangeSet, taken: &[IpAddr]) -> u128 {
-    let of_ranges = ranges.ranges().iter().map(|range| {
+    let counts = ranges.ranges().iter().map(|range| {
         let (first, last) = (range.addresses().first(), range.addresses().last());
         let taken = slice_between(taken, first, last).iter();
         taken.filter(|ip| range.gives(**ip)).count() as u128
     });
-    of_ranges.sum()
+    counts.sum()
 }
 
 /// The addresses from `first` to `last` out of a list in ascending order.

@@ -46,8 +46,8 @@ impl ConflistCheck<'_> {
             plugin.kind != IPAM_GC && kind.is_some() && (ours.is_none() || kind == ours)
         };
         let main = plugins.iter().position(is_main);
-        let of_gc = plugins.iter().enumerate();
-        for (i, plugin) in of_gc.filter(|(_, plugin)| plugin.kind == IPAM_GC) {
+        let entries = plugins.iter().enumerate();
+        for (i, plugin) in entries.filter(|(_, plugin)| plugin.kind == IPAM_GC) {
             if i == 0 || main.is_some_and(|main| i < main) {
                 let fails = "each ADD fails, as prevResult is missing";
                 let problem = format!("{IPAM_GC} is before the main plugin: {fails}");

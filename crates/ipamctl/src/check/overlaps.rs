@@ -17,8 +17,8 @@ pub(super) fn overlapping_pools(all: &[CheckedConflist<'_>]) -> Overlaps {
     let mut ranges: Vec<(Interval, PoolIndex)> = Vec::new();
     for (conflist, checked) in all.iter().enumerate() {
         for (pool, placed) in checked.pools.all.iter().enumerate() {
-            let of_pool = placed.pool.ranges.ranges().iter();
-            ranges.extend(of_pool.map(|range| (range.addresses(), (conflist, pool))));
+            let own_ranges = placed.pool.ranges.ranges().iter();
+            ranges.extend(own_ranges.map(|range| (range.addresses(), (conflist, pool))));
         }
     }
     ranges.sort_by_key(|(interval, _)| interval.first());

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::Context;
 use crate::arguments::ListArguments;
-use crate::clusters::{open_kubeconfig, with_gone_owner};
+use crate::clusters::{open_kubeconfig, retain_gone_owners};
 use crate::container_list::ContainerList;
 use crate::evidence::{Judge, Judgement, Keep};
 use crate::inventory::{
@@ -116,7 +116,7 @@ fn addresses_of_gone_owners(
     if kubeconfig.is_none() || stored.is_empty() {
         return Ok(HashSet::new());
     }
-    let gone = with_gone_owner(&mut open_kubeconfig(kubeconfig)?, stored)?;
+    let gone = retain_gone_owners(&mut open_kubeconfig(kubeconfig)?, stored)?;
     Ok(gone.into_iter().map(|held| held.key).collect())
 }
 
@@ -127,8 +127,8 @@ fn release_commands(leaks: &[Leak<'_>]) -> Vec<String> {
         (true, "To release them:"),
         (false, "Unknown ones, only if their containers are gone:"),
     ] {
-        let of_kind = leaks.iter().filter(|leak| leak.is_proven == is_proven);
-        let commands: Vec<String> = of_kind.map(|leak| format!("  {}", leak.release)).collect();
+        let chosen = leaks.iter().filter(|leak| leak.is_proven == is_proven);
+        let commands: Vec<String> = chosen.map(|leak| format!("  {}", leak.release)).collect();
         if !commands.is_empty() {
             lines.extend([String::new(), title.to_owned()]);
             lines.extend(commands);

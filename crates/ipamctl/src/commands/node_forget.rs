@@ -13,7 +13,7 @@ use kubernetes::Kubernetes;
 use super::address_outcome::{AddressOutcome, print};
 use crate::Context;
 use crate::arguments::NodeForgetArguments;
-use crate::clusters::{Cluster, addresses, open_kubeconfig, with_gone_owner};
+use crate::clusters::{Cluster, addresses, open_kubeconfig, retain_gone_owners};
 use crate::output::{joined, warn};
 
 pub(crate) fn run(arguments: &NodeForgetArguments, context: &Context<'_>) -> Result<bool> {
@@ -65,11 +65,11 @@ fn held_by_deleted_nodes(
             let mut holder = held.holder.iter();
             holder.any(|holder| !known.contains(&holder.node))
         });
-        of_nodes.extend(with_gone_owner(store, of_owners)?);
+        of_nodes.extend(retain_gone_owners(store, of_owners)?);
         held = of_nodes;
         if look == 1 && arguments.yes && !held.is_empty() {
-            let of_deleted = "addresses of nodes without a Node object, or of owners without one";
-            warn(format!("{} {of_deleted}: looking again", held.len()));
+            let what = "addresses of nodes without a Node object, or of owners without one";
+            warn(format!("{} {what}: looking again", held.len()));
             sleep(arguments.between_looks);
         }
     }

@@ -17,8 +17,8 @@ pub(crate) fn run(network: Option<&str>, context: &Context<'_>) -> Result<bool> 
     let mut pools = usages(&inventory);
     if let Some(name) = network {
         inventory.refuse_unknown_name(node, name)?;
-        let of_network = |usage: &PoolUsage| usage.networks.iter().any(|network| network == name);
-        pools.retain(|usage| usage.pool.as_deref() == Some(name) || of_network(usage));
+        let serves = |usage: &PoolUsage| usage.networks.iter().any(|network| network == name);
+        pools.retain(|usage| usage.pool.as_deref() == Some(name) || serves(usage));
     }
     if pools.is_empty() {
         warn("no network's addresses are kept here, and no conflist has a pool");

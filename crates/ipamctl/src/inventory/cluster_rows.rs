@@ -58,8 +58,8 @@ impl Inventory {
             (ClusterScope::CountsOnly, _) => {
                 for key in until_answered(store, |store| store.names())? {
                     let place = rows.place(key.space.as_ref());
-                    let of_space = self.taken.entry(place.to_path_buf());
-                    of_space.or_default().push(key.ip);
+                    let taken = self.taken.entry(place.to_path_buf());
+                    taken.or_default().push(key.ip);
                 }
             }
             // A long list: there is no second one for a moment.

@@ -38,10 +38,10 @@ pub(crate) fn select<'s, 'a>(
         holders.retain(|one| one.owner().is_none());
     }
     let is_named = |one: &NetworkAttachment<'_>| [one.container, one.owner()].contains(&Some(word));
-    let of_container = matching(&is_named);
-    match (&holders[..], &of_container[..]) {
+    let named = matching(&is_named);
+    match (&holders[..], &named[..]) {
         ([_], []) => return Ok(holders),
-        ([], [_, ..]) => return Ok(of_container),
+        ([], [_, ..]) => return Ok(named),
         ([], []) => {}
         ([..], []) => bail!(
             "{word} is held {} times: {}; choose by --network",
@@ -52,7 +52,7 @@ pub(crate) fn select<'s, 'a>(
             "{word} is an address of {}, and the container ID of {}: name the first by its container \
              ID, or the second by its address",
             joined(holders, "; "),
-            joined(of_container, "; ")
+            joined(named, "; ")
         ),
     }
     let beginning = matching(&|one| one.container.is_some_and(|id| id.starts_with(word)));
