@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use cni::ContainerId;
@@ -14,13 +14,18 @@ use cni::ContainerId;
 use crate::Context;
 use crate::arguments::{ListArguments, read_text};
 use crate::inventory::NetworkAttachment;
+use crate::output::times::rounded;
 
 /// Container IDs.
 #[derive(Clone, Debug)]
 pub(crate) struct ContainerList {
     ids: HashSet<String>,
     /// The list isn't older than this: a container that began later isn't in it.
-    pub(crate) made: SystemTime,
+    made: SystemTime,
+    /// What is younger is kept: it is in no list yet.
+    older_than: Duration,
+    /// True if a person says that an unlikely list is right.
+    is_confirmed: bool,
 }
 
 impl ContainerList {
@@ -45,8 +50,12 @@ impl ContainerList {
             let changed = fs::metadata(file).and_then(|metadata| metadata.modified());
             made = made.min(changed.with_context(|| file.display().to_string())?);
         }
-        let ids = parse(&read_text(file)?)?;
-        Ok(Some(Self { ids, made }))
+        Ok(Some(Self {
+            ids: parse(&read_text(file)?)?,
+            made,
+            older_than: arguments.older_than,
+            is_confirmed: arguments.yes,
+        }))
     }
 
     /// True if the container is in the list.
@@ -54,13 +63,32 @@ impl ContainerList {
         self.ids.contains(container)
     }
 
-    /// Refuses a list with an ID that was shortened or cut off: the container of the whole one would
-    /// be released.
+    /// The reason to keep something that changed at this time: the list may not have it yet. A time in the
+    /// future says nothing if its network namespace is gone.
+    pub(crate) fn too_young(&self, changed: Option<SystemTime>, is_gone: bool) -> Option<String> {
+        let Some(changed) = changed else {
+            return Some("its age is unknown".to_owned());
+        };
+        if changed > SystemTime::now() {
+            return (!is_gone).then(|| "its time is in the future".to_owned());
+        }
+        let age = self.made.duration_since(changed);
+        let is_old = age.is_ok_and(|age| age >= self.older_than);
+        (!is_old).then(|| format!("it is younger than {}", rounded(self.older_than)))
+    }
+
+    /// Refuses a list with shortened IDs, and, if nobody has said `--yes`, an unlikely one.
     ///
     /// # Errors
     ///
-    /// It has the beginning of a holder's ID.
-    pub(crate) fn refuse_shortened(&self, attachments: &[NetworkAttachment<'_>]) -> Result<()> {
+    /// It has the beginning of a holder's ID, or names none of the attachments.
+    pub(crate) fn refuse_wrong(&self, attachments: &[NetworkAttachment<'_>]) -> Result<()> {
+        self.refuse_shortened(attachments)?;
+        self.refuse_unlikely(attachments)
+    }
+
+    /// Refuses an ID that was shortened or cut off: the container of the whole one would be released.
+    fn refuse_shortened(&self, attachments: &[NetworkAttachment<'_>]) -> Result<()> {
         let holders: BTreeSet<&str> = attachments.iter().filter_map(|one| one.container).collect();
         for id in self.ids.iter().filter(|id| ends_in_digits(id)) {
             let whole = holders.range(id.as_str()..).next();
@@ -75,17 +103,13 @@ impl ContainerList {
     }
 
     /// Refuses an empty list, and one that names none of these attachments: the command that has
-    /// made it may have failed, or prints names or shortened IDs.
-    ///
-    /// # Errors
-    ///
-    /// It is such a list.
-    pub(crate) fn refuse_unlikely(&self, attachments: &[NetworkAttachment<'_>]) -> Result<()> {
+    /// made it may have failed, or prints names or shortened IDs. With `--yes`, it is accepted.
+    fn refuse_unlikely(&self, attachments: &[NetworkAttachment<'_>]) -> Result<()> {
         let mut listable = attachments.iter().filter(|one| !one.is_docker());
         let names_one = listable.any(|one| one.container.is_some_and(|id| self.contains(id)));
         let holder = attachments.iter().find_map(|one| one.container);
         ensure!(
-            names_one || (holder.is_none() && !self.ids.is_empty()),
+            self.is_confirmed || names_one || (holder.is_none() && !self.ids.is_empty()),
             "the list of valid containers names nothing that holds an address here, such as {}. IDs \
              must be whole, as the runtime passes them to CNI (--no-trunc; of ctr and nerdctl, \
              NAMESPACE-ID). If the list is right, say --yes",
@@ -141,6 +165,8 @@ mod tests {
             let list = ContainerList {
                 ids: parse(line).unwrap(),
                 made: SystemTime::UNIX_EPOCH,
+                older_than: Duration::ZERO,
+                is_confirmed: true,
             };
             let refused = list.refuse_shortened(&attachments(&rows)).err();
             let text = refused.map(|error| error.to_string()).unwrap_or_default();

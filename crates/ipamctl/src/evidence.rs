@@ -7,17 +7,14 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 use chain::record::{ListedRecord, Liveness, RecordState};
 use cluster::AddressKey;
 
-use crate::arguments::ListArguments;
 use crate::container_list::ContainerList;
 use crate::inventory::{Inventory, NetworkAttachment, RowState};
 use crate::local_node::LocalNode;
-use crate::output::times::rounded;
 use crate::output::{joined, non_empty_or};
 
 /// A proof that nobody will release an attachment.
@@ -74,39 +71,27 @@ pub(crate) struct Judge<'a> {
     inventory: &'a Inventory,
     /// The list of the runtime's containers, if there is one.
     valid: Option<&'a ContainerList>,
-    /// What is younger is in no list yet.
-    older_than: Duration,
-    /// The time that ages are compared with: that of the list.
-    as_of: SystemTime,
     /// The addresses whose owners have no object any more; empty if nobody has asked.
     pub(crate) gone_owners: HashSet<AddressKey>,
 }
 
 impl<'a> Judge<'a> {
-    /// A judge of these attachments. A list with shortened IDs is refused, and, if nobody has said
-    /// `--yes`, an unlikely one.
+    /// A judge of these attachments.
     ///
     /// # Errors
     ///
-    /// The list has the beginning of a container's ID, or names none of the attachments.
+    /// Those of [`ContainerList::refuse_wrong`].
     pub(crate) fn new(
         node: &'a LocalNode,
         inventory: &'a Inventory,
         all: &[NetworkAttachment<'_>],
         valid: Option<&'a ContainerList>,
-        arguments: &ListArguments,
     ) -> Result<Self> {
-        valid.map_or(Ok(()), |list| list.refuse_shortened(all))?;
-        if let Some(list) = valid.filter(|_| !arguments.yes) {
-            list.refuse_unlikely(all)?;
-        }
-        let now = SystemTime::now();
+        valid.map_or(Ok(()), |list| list.refuse_wrong(all))?;
         Ok(Self {
             node,
             inventory,
             valid,
-            older_than: arguments.older_than,
-            as_of: valid.map_or(now, |list| now.min(list.made)),
             gone_owners: HashSet::new(),
         })
     }
@@ -142,13 +127,13 @@ impl<'a> Judge<'a> {
             judgement.add("pending", format!("{call} has begun, and not ended"));
         }
         let valid = self.valid.filter(|_| !attachment.is_docker());
-        let is_listed = valid.map(|list| list.contains(container));
-        if is_listed == Some(false) {
+        let unlisting = valid.filter(|list| !list.contains(container));
+        if unlisting.is_some() {
             judgement.add("not-valid", "not among the valid containers");
         }
         // A valid container may have been restarted with another namespace, and what has begun to end
         // isn't in use.
-        let is_decided = is_pending || is_listed == Some(true);
+        let is_decided = is_pending || (valid.is_some() && unlisting.is_none());
         let gone = match refuse_others(attachment) {
             Ok(()) if !is_decided => self.gone(attachment),
             refused => refused.map(|()| None),
@@ -156,8 +141,8 @@ impl<'a> Judge<'a> {
         match gone {
             Err(keep) => judgement.keep = Some(keep),
             Ok(gone) => {
-                if is_listed == Some(false) {
-                    let too_young = self.too_young(attachment.last_change(), gone.is_some());
+                if let Some(list) = unlisting {
+                    let too_young = list.too_young(attachment.last_change(), gone.is_some());
                     judgement.keep = too_young.map(Keep::InUse);
                 }
                 if let Some(text) = gone {
@@ -221,20 +206,6 @@ impl<'a> Judge<'a> {
             None => "no record, no netns to look at".to_owned(),
         };
         Err(Keep::Unknown(unknown))
-    }
-
-    /// The reason to keep something that changed at this time: no list may have it yet. A time in the
-    /// future says nothing if its network namespace is gone.
-    fn too_young(&self, changed: Option<SystemTime>, is_gone: bool) -> Option<String> {
-        let Some(changed) = changed else {
-            return Some("its age is unknown".to_owned());
-        };
-        if changed > SystemTime::now() {
-            return (!is_gone).then(|| "its time is in the future".to_owned());
-        }
-        let age = self.as_of.duration_since(changed);
-        let is_old = age.is_ok_and(|age| age >= self.older_than);
-        (!is_old).then(|| format!("it is younger than {}", rounded(self.older_than)))
     }
 }
 

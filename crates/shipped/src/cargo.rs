@@ -32,7 +32,6 @@ pub const BUILD_ENV: [&str; 6] = [
 ];
 
 /// The root of the repository.
-#[must_use]
 pub fn repository() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
     let root = root.expect("this crate is in a folder of the repository");
@@ -40,20 +39,17 @@ pub fn repository() -> PathBuf {
 }
 
 /// The folder of builds.
-#[must_use]
 pub fn target_dir() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from)
 }
 
 /// The folder in which cargo puts what it builds without `--release`.
-#[must_use]
 pub fn debug_dir() -> PathBuf {
     let target = env::var_os(TARGET).unwrap_or_default();
     target_dir().join(target).join("debug")
 }
 
 /// A call of cargo in the repository, as a person makes it: without [`BUILD_ENV`].
-#[must_use]
 pub fn cargo_by_hand() -> Command {
     let mut command = cargo();
     for variable in BUILD_ENV {
@@ -66,7 +62,6 @@ pub fn cargo_by_hand() -> Command {
 ///
 /// The variables of the calling package are removed: the build script of `ring` depends on them,
 /// so ring and all crates that depend on it would be built again.
-#[must_use]
 pub fn cargo() -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);

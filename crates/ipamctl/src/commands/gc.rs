@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &GcArguments, context: &Context<'_>) -> Result<bool
     for name in &arguments.network {
         inventory.refuse_unknown_name(node, name)?;
     }
-    let judge = Judge::new(node, &inventory, &all, valid.as_ref(), list)?;
+    let judge = Judge::new(node, &inventory, &all, valid.as_ref())?;
     let mut outcomes = Vec::new();
     // Networks whose engine didn't answer: it would be asked again and again.
     let mut away = HashSet::new();

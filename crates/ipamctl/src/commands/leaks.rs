@@ -89,7 +89,7 @@ pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
     let valid = ContainerList::read(list, context)?;
     let inventory = Inventory::read(node, ClusterScope::ThisNode);
     let all = attachments(&inventory.rows);
-    let mut judge = Judge::new(node, &inventory, &all, valid.as_ref(), list)?;
+    let mut judge = Judge::new(node, &inventory, &all, valid.as_ref())?;
     judge.gone_owners = addresses_of_gone_owners(&inventory, context)?;
     let ipamctl = context.sources.command();
     let judged = state_files::in_threads(&all, |one| Leak::of(one, judge.judge(one), &ipamctl));
