@@ -68,24 +68,24 @@ impl Cluster {
         let configured = networks.into_iter().filter_map(|network| {
             let (_, engine) = engine_of(&network.delegates)?;
             let names = pool_names(network, &node.environment);
-            let user = Some((network.name.clone(), names));
-            Some((network.file.clone(), engine, network.ipam(), user))
+            let users = vec![(network.name.clone(), names)];
+            Some((network.file.clone(), engine, network.ipam(), users))
         });
         let installed = node.sources.conf_dir.iter().filter_map(|folder| {
             let file = folder.join(INSTALLED_KUBECONFIG);
             let ipam = with_kubeconfig(Object::new(), &file);
-            file.exists()
-                .then_some((file, kubernetes::ENGINE, ipam, None))
+            let is_there = file.exists();
+            is_there.then_some((file, kubernetes::ENGINE, ipam, Vec::new()))
         });
         let mut found: Vec<Self> = Vec::new();
-        for (file, engine, ipam, user) in configured.chain(installed) {
+        for (file, engine, ipam, users) in configured.chain(installed) {
             match Self::read(engine, ipam) {
-                Ok(mut new) => match found.iter_mut().find(|known| known.is_same(&new)) {
-                    Some(known) => known.networks.extend(user),
-                    None => {
-                        new.networks.extend(user);
-                        found.push(new);
-                    }
+                Ok(new) => match found.iter_mut().find(|known| known.is_same(&new)) {
+                    Some(known) => known.networks.extend(users),
+                    None => found.push(Self {
+                        networks: users,
+                        ..new
+                    }),
                 },
                 Err(error) => problems.push(Problem::new(&file, error.msg)),
             }

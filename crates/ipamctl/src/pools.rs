@@ -90,8 +90,7 @@ impl KnownPools {
     /// Adds the subnet of a Docker network without a conflist, which only records have. False if
     /// the record is of no Docker network.
     pub(crate) fn add_docker_subnet(&mut self, network: &Network, record: &ListedRecord) -> bool {
-        let Some(CallerLine::Address(line)) = record.content.as_ref().ok().and_then(CallerLine::of)
-        else {
+        let Some(CallerLine::Address(line)) = record.usable().and_then(CallerLine::of) else {
             return false;
         };
         self.add_read(network, docker_pools(&line.pool));

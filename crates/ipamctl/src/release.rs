@@ -15,7 +15,6 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use chain::record::AttachmentRecord;
 use chain::{Chain, Plugins, Released, WhenBusy};
 use cluster::{release_each, until_answered};
-use cni::Object;
 use docker_records::linked_plugins::LINKED;
 use serde::Serialize;
 
@@ -118,8 +117,8 @@ pub(crate) fn release(
     } else {
         let network = node.network(attachment.network);
         let network = network.context("it has no record, and no conflist in --conf-dir")?;
-        let set = |_: &mut Object, ipam: &mut Object| ipam.set("stateDir", &network.state_dir);
-        today = with_keys(&network.config, set)?;
+        let state_dir = &network.state_dir;
+        today = with_keys(&network.config, |_, ipam| ipam.set("stateDir", state_dir))?;
         Chain::new(&today, environment, plugins)?
     };
     let id = attachment.attachment().map_err(anyhow::Error::msg)?;

@@ -33,7 +33,7 @@ impl<'a> CheckedConflist<'a> {
         let has_chain = plugins.any(|plugin| plugin.ipam_type() == Some(IPAM_DELEGATED));
         let unknown = conflist.unsupported_version.as_ref().filter(|_| has_chain);
         let version =
-            unknown.map(|version| format!("cniVersion: {IPAM_DELEGATED} doesn't know {version}"));
+            unknown.map(|version| format!("cniVersion: ipam-delegated doesn't know {version}"));
         Self {
             conflist,
             network,

@@ -6,8 +6,8 @@ use cni::DelegateName;
 
 use crate::check::conflist_check::ConflistCheck;
 use crate::check::findings::{Severity, key_of};
-use crate::leases::{IPAM_DA_DHCP, IPAM_DHCP_RENEW, is_renewer_running};
-use crate::network::{IPAM_DA_HOST_LOCAL, IPAM_DELEGATED, Network};
+use crate::leases::{IPAM_DA_DHCP, is_renewer_running};
+use crate::network::{IPAM_DA_HOST_LOCAL, Network};
 
 impl ConflistCheck<'_> {
     /// The plugins of the conflist, and their IPAM plugins.
@@ -81,14 +81,12 @@ impl ConflistCheck<'_> {
     fn check_order(&mut self, network: &Network) {
         let names = &network.delegates;
         if names.iter().all(DelegateName::holds_nothing) {
-            let without =
-                format!("none of them allocates: {IPAM_DELEGATED} would answer without an address");
-            let instead = format!("\"{IPAM_DA_HOST_LOCAL}\" behind the selectors");
+            let without = "none of them allocates: ipam-delegated would answer without an address";
+            let instead = "\"ipam-da-host-local\" behind the selectors";
             self.error("ipam.delegates", without, instead);
         }
         if names.first().map(DelegateName::as_str) == Some(IPAM_DA_HOST_LOCAL) {
-            let is_first =
-                format!("{IPAM_DA_HOST_LOCAL} is the first one: no selector gives it pools");
+            let is_first = "ipam-da-host-local is the first one: no selector gives it pools";
             let instead = "\"ipam-ds-ranges\", or another selector, before it";
             self.error("ipam.delegates[0]", is_first, instead);
         }
@@ -114,12 +112,10 @@ impl ConflistCheck<'_> {
     /// A network with leases of DHCP needs the daemon that renews them.
     pub(super) fn check_renewer(&mut self, network: &Network) {
         if !self.no_exec && network.has_delegate(IPAM_DA_DHCP) && !is_renewer_running() {
-            let needed = format!(
-                "{IPAM_DA_DHCP} needs {IPAM_DHCP_RENEW}, and no process of it is visible here"
-            );
-            let instead =
-                format!("the unit {IPAM_DHCP_RENEW}.service, or its container on Kubernetes");
-            self.warning("ipam.delegates", needed + ": each lease ends once", instead);
+            let problem = "ipam-da-dhcp needs ipam-dhcp-renew, and no process of it is visible here: \
+                           each lease ends once";
+            let instead = "the unit ipam-dhcp-renew.service, or its container on Kubernetes";
+            self.warning("ipam.delegates", problem, instead);
         }
     }
 }

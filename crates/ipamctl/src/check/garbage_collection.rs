@@ -27,12 +27,11 @@ impl ConflistCheck<'_> {
         let has_gc = conflist.plugins.iter().any(|plugin| plugin.kind == IPAM_GC);
         let swallows = SWALLOWS_GC.contains(&main.as_str());
         if is_sent && swallows && !has_gc && !network.is_host_local {
-            let problem = format!("{main} answers GC and doesn't pass it on");
-            let problem = problem + ": forgotten attachments are not collected";
-            let after = format!(
-                "{{\"type\": \"{IPAM_GC}\", \"ipam\": …}} after it, with the same ipam section"
-            );
-            self.warning("plugins", problem, after + "; or a timer with ipamctl gc");
+            let forgotten = "forgotten attachments are not collected";
+            let problem = format!("{main} answers GC and doesn't pass it on: {forgotten}");
+            let instead = "{\"type\": \"ipam-gc\", \"ipam\": …} after it, with the same ipam section; \
+                           or a timer with ipamctl gc";
+            self.warning("plugins", problem, instead);
         }
     }
 
@@ -49,10 +48,13 @@ impl ConflistCheck<'_> {
         let entries = plugins.iter().enumerate();
         for (i, plugin) in entries.filter(|(_, plugin)| plugin.kind == IPAM_GC) {
             if i == 0 || main.is_some_and(|main| i < main) {
-                let fails = "each ADD fails, as prevResult is missing";
-                let problem = format!("{IPAM_GC} is before the main plugin: {fails}");
-                let instead = format!("{IPAM_GC} after the main plugin");
-                self.error(&format!("plugins[{i}]"), problem, instead);
+                let problem = "ipam-gc is before the main plugin: each ADD fails, as prevResult is \
+                               missing";
+                self.error(
+                    &format!("plugins[{i}]"),
+                    problem,
+                    "ipam-gc after the main plugin",
+                );
             }
             let Some(main) = main.map(|at| &plugins[at]) else {
                 continue;
@@ -61,7 +63,7 @@ impl ConflistCheck<'_> {
             if of_gc.ok() != of_main.ok() {
                 let kind = &main.kind;
                 let elsewhere = "different sections: GC and STATUS look elsewhere";
-                let problem = format!("{IPAM_GC} and {kind} have {elsewhere}");
+                let problem = format!("ipam-gc and {kind} have {elsewhere}");
                 let instead = format!("the ipam section of {kind}, key by key");
                 let ipam = plugin.ipam();
                 let severity = ipam.map_or(Severity::Error, |_| Severity::Warning);

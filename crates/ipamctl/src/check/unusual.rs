@@ -47,7 +47,7 @@ impl ConflistCheck<'_> {
             return;
         }
         for rule in ipam_ds_rules::shared_owners(&network.config).unwrap_or_default() {
-            let problem = "all containers for which the rule holds have one address".to_owned();
+            let problem = "all containers for which the rule holds have one address";
             let instead = "a fact that differs between workloads, such as ${K8S_POD_NAME}";
             self.warning(&format!("{rule}.owner"), problem, instead);
         }

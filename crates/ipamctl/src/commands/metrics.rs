@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 use anyhow::{Result, ensure};
 use chain::record::RecordState;
 use prometheus::proto::MetricFamily;
-use prometheus::{GaugeVec, Opts, Registry, TextEncoder};
+use prometheus::{GaugeVec, Registry, TextEncoder, register_gauge_vec_with_registry as gauge};
 use serde_json::{Value, json};
 
 use crate::Context;
@@ -17,12 +17,12 @@ use crate::usage::{PoolUsage, usages};
 
 pub(crate) fn run(context: &Context<'_>) -> Result<bool> {
     let inventory = Inventory::read(&context.node(), ClusterScope::CountsOnly);
-    let registry = Registry::new();
+    let registry = Registry::new_custom(Some("ipam".to_owned()), None)?;
     pools(&inventory, &registry)?;
     records(&inventory, &registry)?;
     leases(&inventory, &registry)?;
     let help = "Files and folders that could not be read.";
-    let problems = gauge(&registry, "problems", help, &[])?;
+    let problems = gauge!("problems", help, &[], registry)?;
     set(&problems, &[], inventory.unread as u128);
     let families = registry.gather();
     let text = TextEncoder::new().encode_to_string(&families)?;
@@ -48,18 +48,7 @@ fn samples(family: &MetricFamily) -> impl Iterator<Item = Value> {
     })
 }
 
-/// A gauge whose name follows `ipam_`.
-fn gauge(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> Result<GaugeVec> {
-    let gauge = GaugeVec::new(Opts::new(format!("ipam_{name}"), help), labels)?;
-    registry.register(Box::new(gauge.clone()))?;
-    Ok(gauge)
-}
-
-/// Sets the sample with these labels.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "the format has floating-point numbers"
-)]
+/// Sets the sample with these labels. The format has floating-point numbers.
 fn set(gauge: &GaugeVec, labels: &[&str], value: u128) {
     gauge.with_label_values(labels).set(value as f64);
 }
@@ -68,7 +57,7 @@ fn pools(inventory: &Inventory, registry: &Registry) -> Result<()> {
     let usages = usages(inventory);
     let labels = ["network", "pool", "ranges", "directory"];
     let add = |name, help, count: fn(&PoolUsage) -> Option<u128>| -> Result<()> {
-        let gauge = gauge(registry, name, help, &labels)?;
+        let gauge = gauge!(name, help, &labels, registry)?;
         for usage in &usages {
             // An unknown count has no sample.
             let Some(value) = count(usage) else { continue };
@@ -91,7 +80,7 @@ fn pools(inventory: &Inventory, registry: &Registry) -> Result<()> {
 
 fn leases(inventory: &Inventory, registry: &Registry) -> Result<()> {
     let help = "Addresses of DHCP leases that are gone from their interfaces.";
-    let counts = gauge(registry, "lost_leases", help, &["network"])?;
+    let counts = gauge!("lost_leases", help, &["network"], registry)?;
     for record in &inventory.records {
         for _ in lost_addresses(record).into_iter().flatten() {
             counts.with_label_values(&[record.network.as_str()]).inc();
@@ -102,10 +91,10 @@ fn leases(inventory: &Inventory, registry: &Registry) -> Result<()> {
 
 fn records(inventory: &Inventory, registry: &Registry) -> Result<()> {
     let help = "Records of attachments, by state.";
-    let counts = gauge(registry, "attachment_records", help, &["network", "state"])?;
+    let counts = gauge!("attachment_records", help, &["network", "state"], registry)?;
     let name = "oldest_pending_record_timestamp_seconds";
     let help = "Start of the oldest ADD or DEL that has not ended.";
-    let pending = gauge(registry, name, help, &["network"])?;
+    let pending = gauge!(name, help, &["network"], registry)?;
     let mut oldest = BTreeMap::new();
     for record in inventory.records.iter().chain(&inventory.endpoints) {
         let network = record.network.as_str();

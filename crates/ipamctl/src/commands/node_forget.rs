@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::thread::sleep;
 
 use anyhow::{Result, ensure};
-use cluster::{Held, Inventory, release_each, until_answered};
+use cluster::{Held, Holder, Inventory, release_each, until_answered};
 use kubernetes::Kubernetes;
 
 use super::address_outcome::{AddressOutcome, print};
@@ -61,10 +61,8 @@ fn held_by_deleted_nodes(
         let is_owners = |held: &Held| held.holder.as_ref().is_some_and(|of| of.owner.is_some());
         let (of_owners, mut of_nodes): (Vec<Held>, Vec<Held>) =
             held.into_iter().partition(is_owners);
-        of_nodes.retain(|held| {
-            let mut holder = held.holder.iter();
-            holder.any(|holder| !known.contains(&holder.node))
-        });
+        let is_forgotten = |holder: &Holder| !known.contains(&holder.node);
+        of_nodes.retain(|held| held.holder.as_ref().is_some_and(is_forgotten));
         of_nodes.extend(retain_gone_owners(store, of_owners)?);
         held = of_nodes;
         if look == 1 && arguments.yes && !held.is_empty() {

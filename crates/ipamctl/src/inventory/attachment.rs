@@ -103,10 +103,9 @@ impl<'a> NetworkAttachment<'a> {
 
     /// The two records of the attachment in different folders, if there are two: one is wrong.
     pub(crate) fn duplicate_records(&self) -> Option<String> {
-        let files = self.addresses.iter().filter_map(|row| row.record.as_ref());
-        let mut files = files.map(|record| &record.file);
-        let first = files.next()?;
-        let second = files.find(|file| *file != first)?;
+        let first = &self.record?.file;
+        let mut records = self.addresses.iter().flat_map(|row| &row.record);
+        let second = &records.find(|record| record.file != *first)?.file;
         let (first, second) = (first.display(), second.display());
         let advice = "it has two records; remove the wrong one";
         Some(format!("{advice}: {first} or {second}"))

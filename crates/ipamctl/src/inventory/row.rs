@@ -97,7 +97,7 @@ impl Row {
         is_lost: impl Fn(IpAddr) -> bool,
     ) -> Vec<Self> {
         let content = record.usable();
-        let row = |ip| {
+        let new = |ip| {
             let mut row = Self {
                 ip,
                 network: Some(record.network.to_string()),
@@ -115,11 +115,12 @@ impl Row {
         let result = last.and_then(|last| IpamResult::read("result", last).ok());
         let result = result.unwrap_or_default();
         let answered = result.ips.iter().map(IpConfig::ip);
-        let ips: Vec<IpAddr> = answered.filter(|ip| !is_lost(*ip)).collect();
-        if ips.is_empty() {
-            return vec![row(None)];
+        let kept = answered.filter(|ip| !is_lost(*ip));
+        let mut rows: Vec<Self> = kept.map(|ip| new(Some(ip))).collect();
+        if rows.is_empty() {
+            rows.push(new(None));
         }
-        ips.into_iter().map(|ip| row(Some(ip))).collect()
+        rows
     }
 
     /// The attachment, if it is known.
