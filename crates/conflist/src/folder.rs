@@ -33,9 +33,9 @@ pub struct Problem {
 
 impl Problem {
     /// The problem of a path.
-    pub fn new(path: &Path, reason: impl Into<String>) -> Self {
+    pub fn new(path: impl AsRef<Path>, reason: impl Into<String>) -> Self {
         Self {
-            path: path.to_owned(),
+            path: path.as_ref().to_owned(),
             reason: reason.into(),
         }
     }
@@ -57,10 +57,7 @@ impl Listing {
         for folder in folders {
             match files(folder.as_ref()) {
                 Ok(files) => files.iter().for_each(|file| found.add(file)),
-                Err(error) => {
-                    let problem = Problem::new(folder.as_ref(), readable(&error));
-                    found.problems.push(problem);
-                }
+                Err(error) => found.problems.push(Problem::new(folder, readable(&error))),
             }
         }
         found

@@ -106,10 +106,8 @@ impl PluginEntry {
         let kind = kind.filter(|kind| !kind.is_empty());
         let kind = kind.ok_or_else(|| Error::config(missing()))?;
         let ipam = object.section(own, "ipam")?;
-        let ipam_type = match &ipam {
-            Some(ipam) => ipam.read(&format!("{path}ipam"), "type")?,
-            None => None,
-        };
+        let read_type = |ipam: &Object| ipam.read(&format!("{path}ipam"), "type");
+        let ipam_type = ipam.as_ref().map(read_type).transpose()?.flatten();
         let mut request = Object::new();
         request.set("cniVersion", version.as_str());
         request.set("name", name);
@@ -240,12 +238,11 @@ fn flag(object: &Object, key: &str) -> Result<bool, Error> {
         return Ok(false);
     };
     let raw = raw.get();
+    let wrong = || Error::config(format!("{key}: {raw} is neither true nor false"));
     match raw.trim_matches('"').to_ascii_lowercase().as_str() {
         "true" => Ok(true),
         "false" => Ok(false),
-        _ => Err(Error::config(format!(
-            "{key}: {raw} is neither true nor false"
-        ))),
+        _ => Err(wrong()),
     }
 }
 

@@ -125,19 +125,14 @@ fn choose_for_node(all: Files, node: Option<&str>, extensions: &[&str]) -> Resul
 /// The files with the node's subnets in the place of placeholders, and with the installer's mark.
 fn fill_in(files: Files, arguments: &Arguments, subnets: &mut Vec<IpNet>) -> Result<Files> {
     let complete = |(name, text): (String, String)| {
-        let completed =
-            replace_placeholders(&text, arguments, subnets).and_then(|text| marked(&text));
+        let completed = insert_subnets(&text, arguments, subnets).and_then(|text| marked(&text));
         Ok((name.clone(), completed.context(name)?))
     };
     files.into_iter().map(complete).collect()
 }
 
 /// Replaces `${podCIDR}` and `${podCIDR6}` by the node's first subnet of the IP version.
-fn replace_placeholders(
-    text: &str,
-    arguments: &Arguments,
-    subnets: &mut Vec<IpNet>,
-) -> Result<String> {
+fn insert_subnets(text: &str, arguments: &Arguments, subnets: &mut Vec<IpNet>) -> Result<String> {
     let mut replaced = text.to_owned();
     for (placeholder, version) in [("${podCIDR}", "IPv4"), ("${podCIDR6}", "IPv6")] {
         if !text.contains(placeholder) {
@@ -206,7 +201,7 @@ mod tests {
     fn replaced(text: &str, subnets: &[&str]) -> Result<String, String> {
         let mut subnets = subnets.iter().map(|text| text.parse().unwrap()).collect();
         let arguments = Arguments::parse_from(["ipam-installer"]);
-        replace_placeholders(text, &arguments, &mut subnets).map_err(|error| format!("{error:#}"))
+        insert_subnets(text, &arguments, &mut subnets).map_err(|error| format!("{error:#}"))
     }
 
     #[test]

@@ -177,11 +177,9 @@ fn is_right_file(path: &Path, wanted: &[u8], mode: u32) -> Result<bool> {
 }
 
 fn foreign(path: &Path) -> String {
+    let path = path.display();
     let why = "nothing is installed or changed until it is moved away";
-    format!(
-        "{} was not installed by ipam-installer: {why}",
-        path.display()
-    )
+    format!("{path} was not installed by ipam-installer: {why}")
 }
 
 /// True if a file belongs to the user that installs it, and has this mode.

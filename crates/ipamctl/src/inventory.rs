@@ -80,8 +80,7 @@ impl Inventory {
         };
         for cluster in &clusters {
             if let Err(error) = inventory.add_cluster(cluster, scope) {
-                let place = cluster.place(None);
-                let problem = Problem::new(place.as_ref(), format!("{error:#}"));
+                let problem = Problem::new(cluster.place(None), format!("{error:#}"));
                 inventory.problems.push(problem);
             }
         }
@@ -186,7 +185,7 @@ impl Inventory {
     /// Completes the rows by records and pools, and adds those of records without a reservation.
     fn join(&mut self, node: &LocalNode) {
         let by_attachment = by_attachment(&self.records);
-        let leftovers = Leftovers::new(node, &self.records, &self.problems);
+        let leftovers = Leftovers::new(node, &self.problems);
         let mut pools: HashMap<&Path, Vec<_>> = HashMap::new();
         for pool in &self.pools.all {
             pools.entry(&pool.directory).or_default().push(pool);
@@ -209,13 +208,16 @@ impl Inventory {
             reserved.extend(network.map(|network| (network, ip)));
             // Another node's attachment isn't this node's, whatever its name.
             let own = row.attachment_key().filter(|_| !row.is_held_elsewhere);
-            match own.and_then(|key| by_attachment.get(&key)) {
-                Some(record) if leftovers.is_leftover(ip, record) => row.state = RowState::Leftover,
-                Some(record) => {
+            match own
+                .and_then(|key| by_attachment.get(&key))
+                .map(Vec::as_slice)
+            {
+                Some([only]) if leftovers.is_leftover(ip, only) => row.state = RowState::Leftover,
+                Some([.., record]) => {
                     with_reservation.insert(&record.file);
                     row.set_record(record);
                 }
-                None => {}
+                _ => {}
             }
         }
         for record in &self.records {
@@ -243,7 +245,8 @@ impl Inventory {
             if content.is_some_and(|content| !content.caller_lines.is_empty()) {
                 docker_ips.extend(row.ip);
             }
-            if let Some(&record) = row.attachment_key().and_then(|key| by_attachment.get(&key)) {
+            let endpoints = row.attachment_key().and_then(|key| by_attachment.get(&key));
+            if let Some(record) = endpoints.and_then(|all| all.last()) {
                 with_rows.insert(&record.file);
                 row.endpoint = Some(Arc::clone(record));
             }
@@ -337,7 +340,13 @@ fn record_key(record: &ListedRecord) -> AttachmentKey<'_> {
     (record.network.as_str(), container.as_str(), ifname.as_str())
 }
 
-fn by_attachment(records: &[Arc<ListedRecord>]) -> HashMap<AttachmentKey<'_>, &Arc<ListedRecord>> {
-    let keyed = records.iter().map(|record| (record_key(record), record));
-    keyed.collect()
+/// The records of each attachment. Several are in different folders, and one is wrong.
+fn by_attachment(
+    records: &[Arc<ListedRecord>],
+) -> HashMap<AttachmentKey<'_>, Vec<&Arc<ListedRecord>>> {
+    let mut all: HashMap<_, Vec<_>> = HashMap::new();
+    for record in records {
+        all.entry(record_key(record)).or_default().push(record);
+    }
+    all
 }

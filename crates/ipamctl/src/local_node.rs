@@ -85,14 +85,15 @@ impl LocalNode {
 
     /// The folders with records.
     pub(crate) fn state_dirs(&self) -> BTreeSet<PathBuf> {
-        let docker_dirs = [
-            self.sources.docker_state_dir.join(ADDRESS_RECORDS),
-            self.endpoints_dir(),
-        ];
         let networks = self.networks.iter();
         let configured = networks.map(|network| network.state_dir.clone());
-        let default = self.sources.state_dir.clone();
-        configured.chain([default]).chain(docker_dirs).collect()
+        let addresses = self.sources.docker_state_dir.join(ADDRESS_RECORDS);
+        let others = [
+            self.sources.state_dir.clone(),
+            addresses,
+            self.endpoints_dir(),
+        ];
+        configured.chain(others).collect()
     }
 
     /// The folder of the records of Docker's endpoints.

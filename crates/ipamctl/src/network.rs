@@ -67,12 +67,10 @@ impl Network {
         conflist: &Conflist,
         environment: &Environment,
     ) -> impl Iterator<Item = (usize, Result<Self, Error>)> {
-        let is_ours = |plugin: &PluginEntry| {
-            plugin.kind != IPAM_GC
-                && matches!(plugin.ipam_type(), Some(IPAM_DELEGATED | HOST_LOCAL))
-        };
+        let is_ours = |ipam_type| matches!(ipam_type, Some(IPAM_DELEGATED | HOST_LOCAL));
         let plugins = conflist.plugins.iter().enumerate();
-        let ours = plugins.filter(move |(_, plugin)| is_ours(plugin));
+        let main = plugins.filter(|(_, plugin)| plugin.kind != IPAM_GC);
+        let ours = main.filter(move |(_, plugin)| is_ours(plugin.ipam_type()));
         ours.map(|(i, plugin)| (i, Self::of_plugin(&conflist.file, plugin, environment)))
     }
 

@@ -41,11 +41,13 @@ pub(crate) fn joined<T: Display>(items: impl IntoIterator<Item = T>, separator: 
 
 /// The text, or another one in the place of an empty one.
 pub(crate) fn non_empty_or(text: String, none: &str) -> String {
-    if text.is_empty() {
-        none.to_owned()
-    } else {
-        text
-    }
+    if text.is_empty() { none.into() } else { text }
+}
+
+/// The value as text, or another text if it is missing.
+pub(crate) fn text_or(value: &Option<impl Display>, missing: &str) -> String {
+    let text = value.as_ref().map(ToString::to_string);
+    text.unwrap_or_else(|| missing.to_owned())
 }
 
 /// True for a control character, which a file may use against the terminal, and for one that changes

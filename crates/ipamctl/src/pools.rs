@@ -82,8 +82,7 @@ impl KnownPools {
     /// Adds the pools of a network's configuration.
     pub(crate) fn add_configured(&mut self, network: &Network, environment: &Environment) {
         let pools = network.all_pools(environment);
-        let read =
-            pools.and_then(|pools| pools_with_ranges(pools.unwrap_or_default(), &network.config));
+        let read = pools.and_then(|pools| ranged_pools(pools.unwrap_or_default(), &network.config));
         self.add_read(network, read.map_err(|error| error.msg));
     }
 
@@ -145,7 +144,7 @@ fn docker_pools(id: &str) -> Result<Vec<Pool>, String> {
 
 /// The pools of a selector that have ranges, also those behind an `or`: an allocator knows any other
 /// by its name. A call has all of those without a name, and none gives a gateway of another one.
-fn pools_with_ranges(entries: Vec<Object>, config: &NetworkConfig) -> Result<Vec<Pool>, Error> {
+fn ranged_pools(entries: Vec<Object>, config: &NetworkConfig) -> Result<Vec<Pool>, Error> {
     let mut ranged = Vec::new();
     for entry in entries {
         let or = overflow::objects("ipam.pools", &entry)?;

@@ -32,13 +32,12 @@ impl<'a> CheckedConflist<'a> {
         let mut plugins = conflist.plugins.iter();
         let has_chain = plugins.any(|plugin| plugin.ipam_type() == Some(IPAM_DELEGATED));
         let unknown = conflist.unsupported_version.as_ref().filter(|_| has_chain);
-        let version =
-            unknown.map(|version| format!("cniVersion: ipam-delegated doesn't know {version}"));
+        let refused = |version| format!("cniVersion: ipam-delegated doesn't know {version}");
         Self {
             conflist,
             network,
             pools,
-            refusal: refusal.or(version),
+            refusal: refusal.or(unknown.map(refused)),
         }
     }
 }

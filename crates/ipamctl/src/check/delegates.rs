@@ -98,9 +98,8 @@ impl ConflistCheck<'_> {
                 && let Some(later) = last_allocator.filter(|allocator| i < *allocator)
             {
                 let later = &names[later];
-                let unchecked =
-                    format!("{name} can't check addresses of {later}, which is behind it");
-                self.error(&key, unchecked, format!("{name} behind {later}"));
+                let early = format!("{name} can't check addresses of {later}, which is behind it");
+                self.error(&key, early, format!("{name} behind {later}"));
             }
             if name.finds_facts() && last_selector.is_some_and(|selector| selector < i) {
                 let unused = format!("no selector behind {name} uses its facts");

@@ -36,9 +36,9 @@ impl<'a> ConflistCheck<'a> {
                 if of == network.name.as_str() {
                     self.error(&key, problem, instead);
                 } else {
-                    let renamed =
+                    let doubt =
                         format!("if {of}, a network without a conflist, is this one renamed");
-                    self.warning(&key, format!("{problem}, {renamed}"), instead);
+                    self.warning(&key, format!("{problem}, {doubt}"), instead);
                 }
             }
         }

@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &GcArguments, context: &Context<'_>) -> Result<bool
         if !is_wanted || !judge.is_to_collect(&judgement) {
             continue;
         }
-        let done = if let Some(keep) = judgement.keep {
+        let outcome = if let Some(keep) = judgement.keep {
             let is_alive = matches!(keep, Keep::Alive(_));
             let mut reason = keep.into_reason();
             if is_alive {
@@ -68,7 +68,10 @@ pub(crate) fn run(arguments: &GcArguments, context: &Context<'_>) -> Result<bool
             }
             released.unwrap_or_else(|error| Outcome::failed(&error))
         };
-        outcomes.push(AttachmentOutcome { attachment, done });
+        outcomes.push(AttachmentOutcome {
+            attachment,
+            outcome,
+        });
     }
     print(&outcomes, context)?;
     inventory.verdict(false)
@@ -79,8 +82,7 @@ fn changed(
     attachment: &NetworkAttachment<'_>,
     record: Option<&AttachmentRecord>,
 ) -> Option<String> {
-    let since = |record: Option<&AttachmentRecord>| record.map(AttachmentRecord::since);
-    if since(record) != since(attachment.content()) {
+    if record.map(AttachmentRecord::since) != attachment.content().map(AttachmentRecord::since) {
         return Some("a call has worked on it meanwhile".to_owned());
     }
     // A release in a cluster names the creation of the address.

@@ -90,7 +90,7 @@ pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
     let inventory = Inventory::read(node, ClusterScope::ThisNode);
     let all = attachments(&inventory.rows);
     let mut judge = Judge::new(node, &inventory, &all, valid.as_ref())?;
-    judge.gone_owners = addresses_of_gone_owners(&inventory, context)?;
+    judge.gone_owners = gone_owners(&inventory, context)?;
     let ipamctl = context.sources.command();
     let judged = state_files::in_threads(&all, |one| Leak::of(one, judge.judge(one), &ipamctl));
     let leaks: Vec<Leak<'_>> = judged.into_iter().flatten().collect();
@@ -105,10 +105,7 @@ pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
 }
 
 /// The addresses whose owners are gone, by the rights of a person.
-fn addresses_of_gone_owners(
-    inventory: &Inventory,
-    context: &Context<'_>,
-) -> Result<HashSet<AddressKey>> {
+fn gone_owners(inventory: &Inventory, context: &Context<'_>) -> Result<HashSet<AddressKey>> {
     let kubeconfig = context.sources.kubeconfig.as_ref();
     let owned = inventory.rows.iter().filter(|row| row.owner.is_some());
     let stored = owned.filter_map(|row| Some(row.in_cluster.as_ref()?.held.clone()));

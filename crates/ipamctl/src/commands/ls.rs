@@ -9,7 +9,7 @@ use crate::arguments::LsArguments;
 use crate::inventory::{ClusterScope, Inventory, Row, short_id};
 use crate::output::table::Table;
 use crate::output::times::ago;
-use crate::output::warn;
+use crate::output::{text_or, warn};
 
 pub(crate) fn run(arguments: &LsArguments, context: &Context<'_>) -> Result<bool> {
     let node = &context.node();
@@ -35,24 +35,19 @@ pub(crate) fn run(arguments: &LsArguments, context: &Context<'_>) -> Result<bool
 
 fn table<'r>(rows: &'r [&Row], arguments: &'r LsArguments) -> Table<'r, &'r Row> {
     let now = SystemTime::now();
-    let text = |value: &Option<String>, missing: &str| value.clone().unwrap_or(missing.to_owned());
+    let age = move |row: &Row| row.since.map(|since| ago(since, now));
     Table::of(rows)
-        .text("ADDRESS", |row| {
-            row.ip.map_or("-".to_owned(), |ip| ip.to_string())
-        })
-        .text("NETWORK", move |row| text(&row.network, "?"))
-        .text("POOL", move |row| text(&row.pool, ""))
-        .text("NODE", move |row| text(&row.node, ""))
-        .text("OWNER", move |row| text(&row.owner, ""))
-        .text("CONTAINER", move |row| match &row.container {
+        .text("ADDRESS", |row| text_or(&row.ip, "-"))
+        .text("NETWORK", |row| text_or(&row.network, "?"))
+        .text("POOL", |row| text_or(&row.pool, ""))
+        .text("NODE", |row| text_or(&row.node, ""))
+        .text("OWNER", |row| text_or(&row.owner, ""))
+        .text("CONTAINER", |row| match &row.container {
             Some(id) if !arguments.no_trunc => short_id(id).to_owned(),
-            id => text(id, "?"),
+            id => text_or(id, "?"),
         })
-        .text("IF", move |row| text(&row.ifname, "-"))
-        .text("SINCE", move |row| match row.since {
-            Some(since) => ago(since, now),
-            None => "?".to_owned(),
-        })
+        .text("IF", |row| text_or(&row.ifname, "-"))
+        .text("SINCE", move |row| text_or(&age(row), "?"))
         .text("NAME", |row| row.names.short())
         .text("STATE", |row| row.state.to_string())
 }

@@ -29,10 +29,9 @@ pub(crate) fn run(context: &Context<'_>) -> Result<bool> {
     let samples: Vec<Value> = families.iter().flat_map(samples).collect();
     context.print(&samples, || text.lines())?;
     let mut rows = inventory.rows.iter();
-    let is_any_read =
-        inventory.has_reservations() || rows.any(|row| row.state != RowState::Unreadable);
+    let is_read = inventory.has_reservations() || rows.any(|row| row.state != RowState::Unreadable);
     ensure!(
-        is_any_read || inventory.problems.is_empty(),
+        is_read || inventory.problems.is_empty(),
         "no reservation and no record could be read"
     );
     Ok(false)

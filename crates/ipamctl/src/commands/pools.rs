@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::Context;
 use crate::inventory::{ClusterScope, Inventory};
 use crate::output::table::Table;
-use crate::output::{joined, warn};
+use crate::output::{joined, text_or, warn};
 use crate::usage::{PoolUsage, count_text, number_text, usages};
 
 /// Cells of a bar.
@@ -28,21 +28,19 @@ pub(crate) fn run(network: Option<&str>, context: &Context<'_>) -> Result<bool> 
 }
 
 fn table(pools: &[PoolUsage]) -> impl Iterator<Item = String> {
-    let text = |value: &Option<String>, missing: &str| value.clone().unwrap_or(missing.to_owned());
     Table::of(pools)
         .text("NETWORK", |pool| joined(&pool.networks, ","))
-        .text("POOL", move |pool| text(&pool.pool, ""))
-        .text("RANGES", move |pool| text(&pool.ranges, "not configured"))
+        .text("POOL", |pool| text_or(&pool.pool, ""))
+        .text("RANGES", |pool| text_or(&pool.ranges, "not configured"))
         .number("SIZE", |pool| count_text(pool.size))
         .number("RESERVED", |pool| count_text(pool.reserved))
         .number("FREE", |pool| count_text(pool.free))
         .number("EXCLUDED", |pool| {
             let excluded = pool.excluded.filter(|excluded| *excluded > 0);
-            excluded.map(number_text).unwrap_or_default()
+            text_or(&excluded.map(number_text), "")
         })
         .text("USED", |pool| {
-            let counts = pool.reserved.zip(pool.size);
-            counts.map(bar).unwrap_or_default()
+            text_or(&pool.reserved.zip(pool.size).map(bar), "")
         })
         .lines()
 }

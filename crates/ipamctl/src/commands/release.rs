@@ -16,12 +16,15 @@ pub(crate) fn run(arguments: &ReleaseArguments, context: &Context<'_>) -> Result
     let released = found.into_iter().map(|attachment| {
         let limit = arguments.timeout;
         let released = release(node, attachment, WhenBusy::Wait, limit, |_| None);
-        let done = match released.unwrap_or_else(|error| Outcome::failed(&error)) {
+        let outcome = match released.unwrap_or_else(|error| Outcome::failed(&error)) {
             // A person has asked for it: a reason not to release it is a failure.
             Outcome::Kept { reason } => Outcome::Failed { reason },
-            done => done,
+            outcome => outcome,
         };
-        AttachmentOutcome { attachment, done }
+        AttachmentOutcome {
+            attachment,
+            outcome,
+        }
     });
     let outcomes: Vec<AttachmentOutcome<'_>> = released.collect();
     print(&outcomes, context)?;

@@ -95,7 +95,7 @@ impl Inventory {
                     pool,
                     networks: cluster.networks_of(&name),
                 }),
-                Err(error) => self.problems.push(Problem::new(path.as_ref(), error.msg)),
+                Err(error) => self.problems.push(Problem::new(path, error.msg)),
             }
         }
         Ok(())

@@ -4,53 +4,38 @@
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use chain::record::{AttachmentRecord, ListedRecord, RecordState, record_of};
 use cni::{IpConfig, IpamResult};
 use conflist::Problem;
 
-use super::record_key;
 use crate::local_node::LocalNode;
 use crate::network::Network;
 
 /// What tells leftovers from addresses of another record.
-pub(super) struct Leftovers<'a> {
-    /// Attachments with several records.
-    ambiguous: HashSet<(&'a str, &'a str, &'a str)>,
+pub(super) struct Leftovers {
     /// Folders of records of further plugins of the conflists.
     state_dirs: BTreeSet<PathBuf>,
     /// True if a conflist or a folder can't be read: it may have another record.
     is_unknown: bool,
 }
 
-impl<'a> Leftovers<'a> {
-    pub(super) fn new(
-        node: &LocalNode,
-        records: &'a [Arc<ListedRecord>],
-        problems: &[Problem],
-    ) -> Self {
-        let mut once = HashSet::new();
-        let keys = records.iter().map(|record| record_key(record));
-        let ambiguous = keys.filter(|key| !once.insert(*key)).collect();
+impl Leftovers {
+    pub(super) fn new(node: &LocalNode, problems: &[Problem]) -> Self {
         let conflists = node.conflists.iter();
         let all = conflists.flat_map(|conflist| Network::each_of(conflist, &node.environment));
         let read = node.state_dirs();
         let state_dirs = all.filter_map(|(_, network)| Some(network.ok()?.state_dir));
         Self {
-            ambiguous,
             state_dirs: state_dirs.filter(|dir| !read.contains(dir)).collect(),
             is_unknown: !problems.is_empty() || !node.problems.is_empty(),
         }
     }
 
-    /// True if the only record of the reservation's attachment is whole, and has other addresses. It
-    /// is read again: since it was listed, the container may have been started again.
+    /// True if this record, the only one of the reservation's attachment, is whole, and has other addresses.
+    /// It is read again: since it was listed, the container may have been started again.
     pub(super) fn is_leftover(&self, ip: IpAddr, record: &ListedRecord) -> bool {
-        if self.is_unknown
-            || !has_others(record, ip)
-            || self.ambiguous.contains(&record_key(record))
-        {
+        if self.is_unknown || !has_others(record, ip) {
             return false;
         }
         let read = |dir: &Path| record_of(dir, &record.network, &record.attachment);
