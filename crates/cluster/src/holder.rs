@@ -98,12 +98,8 @@ impl Holder {
     /// Hash of an owner's key: owner, network, interface and place. `None` for an attachment.
     pub fn owner_hash(&self) -> Option<String> {
         let Owner { name, place } = self.owner.as_ref()?;
-        Some(hash(&[
-            name,
-            &self.network,
-            &self.ifname,
-            &place.to_string(),
-        ]))
+        let place = place.to_string();
+        Some(hash(&[name, &self.network, &self.ifname, &place]))
     }
 
     /// True for this attachment of this network, on any node.

@@ -15,7 +15,9 @@ pub trait Engine: Debug + Sync {
     fn name(&self) -> &'static str;
 
     /// Its allocator, such as `ipam-da-etcd`.
-    fn allocator(&self) -> &'static str;
+    fn allocator(&self) -> String {
+        format!("ipam-da-{}", self.name())
+    }
 
     /// The store. It connects with the first request.
     ///

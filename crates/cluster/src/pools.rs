@@ -193,11 +193,8 @@ fn complete(store: &mut dyn Store, entry: &mut Object, path: &str) -> Result<(),
     // Messages then name the definition.
     Pool::read(&place, definition.clone())?;
     let mut excluded: Vec<String> = definition.read(&place, "exclude")?.unwrap_or_default();
-    excluded.extend(
-        entry
-            .read::<Vec<String>>(path, "exclude")?
-            .unwrap_or_default(),
-    );
+    let own: Option<Vec<String>> = entry.read(path, "exclude")?;
+    excluded.extend(own.into_iter().flatten());
     for key in ADDRESS_KEYS.iter().chain(&["ranges", "exclude", "space"]) {
         if let Some(raw) = definition.get(key).filter(|_| !has_own(entry, key)) {
             entry.set_raw(key, raw.to_owned());

@@ -88,13 +88,9 @@ pub fn reconcile(
             }
             None => Holder::new(node, network, attachment, &pool, add.args),
         };
-        let remembered = Remembered {
-            key: AddressKey { space, ip },
-            holder: Holder {
-                since: rfc3339(add.since),
-                ..holder
-            },
-        };
+        let (key, since) = (AddressKey { space, ip }, rfc3339(add.since));
+        let holder = Holder { since, ..holder };
+        let remembered = Remembered { key, holder };
         let restored = restore(store, &remembered)?;
         all.push((remembered, restored));
     }

@@ -179,10 +179,8 @@ impl<'a> Client<'a> {
         let ca = Certificate::from_pem(self.pem("ca", ca)?);
         let mut tls = ClientTlsConfig::new().ca_certificate(ca);
         if let Some((cert, key)) = &self.settings.identity {
-            tls = tls.identity(Identity::from_pem(
-                self.pem("cert", cert)?,
-                self.pem("key", key)?,
-            ));
+            let (cert, key) = (self.pem("cert", cert)?, self.pem("key", key)?);
+            tls = tls.identity(Identity::from_pem(cert, key));
         }
         Ok(Some(tls))
     }

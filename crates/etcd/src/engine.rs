@@ -17,10 +17,6 @@ impl cluster::Engine for Engine {
         "etcd"
     }
 
-    fn allocator(&self) -> &'static str {
-        "ipam-da-etcd"
-    }
-
     fn open<'a>(
         &self,
         ipam: &Object,

@@ -28,10 +28,6 @@ impl Engine for KubernetesEngine {
         "kubernetes"
     }
 
-    fn allocator(&self) -> &'static str {
-        "ipam-da-kubernetes"
-    }
-
     fn open<'a>(
         &self,
         ipam: &Object,

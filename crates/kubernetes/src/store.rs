@@ -143,10 +143,8 @@ impl Store for Kubernetes<'_> {
             // It is deleted only when its finalizers have gone.
             Ok(Either::Left(address)) => {
                 let place = self.path_of_address(&held.key);
-                let why = format!(
-                    "{place} is kept by its finalizers {:?}",
-                    address.finalizers()
-                );
+                let finalizers = address.finalizers();
+                let why = format!("{place} is kept by its finalizers {finalizers:?}");
                 Err(StoreError::new(Kind::Unable, why))
             }
             Err(error) if is_missing(&error, &name) => Ok(Release::Gone),

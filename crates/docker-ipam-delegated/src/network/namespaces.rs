@@ -77,13 +77,11 @@ impl Namespace {
             return Ok(());
         }
         // A daemon that was killed may have renamed it already: then the first lines fail.
-        let moved = self.ip(
-            execution,
-            &format!(
-                "link set dev {IFNAME} down\nlink set dev {IFNAME} name {outside}\n\
-                 link set dev {outside} netns {host}\n"
-            ),
+        let lines = format!(
+            "link set dev {IFNAME} down\nlink set dev {IFNAME} name {outside}\n\
+             link set dev {outside} netns {host}\n"
         );
+        let moved = self.ip(execution, &lines);
         if self.is_outside()? { Ok(()) } else { moved }
     }
 
