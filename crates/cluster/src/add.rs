@@ -14,7 +14,7 @@ use ipam::{Completion, Pool};
 use crate::pools::{CallPool, CallPools};
 use crate::repetition::{read_one, until_answered};
 use crate::search::Search;
-use crate::{AddressKey, Claim, Held, Holder, Node, Store, StoreError, owner};
+use crate::{AddressKey, CallAttachment, Claim, Held, Holder, Node, Store, StoreError, owner};
 
 /// Key of an answer: its addresses that are an owner's, which other containers may have, too.
 const OWNED: &str = "owned";
@@ -49,9 +49,7 @@ pub fn add(
     };
     let mut addition = Addition {
         store,
-        node,
-        network: config.name().as_str(),
-        attachment,
+        own: CallAttachment::new(node, config.name().as_str(), attachment),
         args: call.args()?,
     };
     let given = ipam::all_or_nothing(
@@ -72,9 +70,7 @@ pub fn add(
 /// An ADD of one attachment.
 struct Addition<'a> {
     store: &'a mut dyn Store,
-    node: &'a Node,
-    network: &'a str,
-    attachment: &'a Attachment,
+    own: CallAttachment<'a>,
     args: Args,
 }
 
@@ -99,7 +95,7 @@ impl<'p> Given<'p> {
 impl Addition<'_> {
     /// Claims an address of the first pool that has one.
     fn give<'p>(&mut self, pools: &'p CallPools<'_>) -> Result<Given<'p>, Error> {
-        let given = match pools.owner(&self.attachment.ifname) {
+        let given = match pools.owner(&self.own.attachment.ifname) {
             Some(holder) => {
                 let (of, ip) = owner::give(self.store, &holder, pools)?;
                 let created = None;
@@ -134,7 +130,7 @@ impl Addition<'_> {
             return Ok(Some(created));
         }
         let held = read_one(self.store, &key)?;
-        if held.as_ref().is_some_and(|held| self.is_ours(held)) {
+        if held.as_ref().is_some_and(|held| self.own.holds(held)) {
             return Ok(None);
         }
         let holder = held.map_or("reserved already".to_owned(), |held| held.describe());
@@ -158,8 +154,7 @@ impl Addition<'_> {
     /// Claims an address; `None` if it is taken. After a lost answer, it is this ADD's if it names the
     /// attachment: the pools of a call have no address in common.
     fn claim(&mut self, key: &AddressKey, pool: CallPool<'_>) -> Result<Option<Held>, Error> {
-        let (network, attachment) = (self.network, self.attachment);
-        let holder = Holder::new(self.node, network, attachment, pool.name(), &self.args);
+        let holder = Holder::new(self.own, pool.name(), &self.args);
         let mut was_lost = false;
         let claim = until_answered(self.store, |store| {
             let answer = store.claim(key, &holder, 0);
@@ -174,16 +169,12 @@ impl Addition<'_> {
             })),
             Ok(Claim::Taken) if !was_lost => Ok(None),
             Ok(Claim::Taken) => match read_one(self.store, key) {
-                Ok(held) => Ok(held.filter(|held| self.is_ours(held))),
+                Ok(held) => Ok(held.filter(|held| self.own.holds(held))),
                 Err(error) => Err(self.undo_lost(key, error)),
             },
             Err(error) if was_lost => Err(self.undo_lost(key, error)),
             Err(error) => Err(error.into()),
         }
-    }
-
-    fn is_ours(&self, held: &Held) -> bool {
-        held.is(self.node, self.network, self.attachment)
     }
 
     /// Releases an address that this ADD has created.
@@ -202,7 +193,7 @@ impl Addition<'_> {
     fn undo_lost(&mut self, key: &AddressKey, error: StoreError) -> Error {
         self.store.time().renew();
         let released = read_one(self.store, key).and_then(|held| {
-            let Some(held) = held.filter(|held| self.is_ours(held)) else {
+            let Some(held) = held.filter(|held| self.own.holds(held)) else {
                 return Ok(false);
             };
             until_answered(self.store, |store| store.release(&held))?;

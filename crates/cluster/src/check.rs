@@ -1,13 +1,13 @@
 //! CHECK: verifies that the attachment's addresses are still claimed for it, or for its pools' owner.
 //! If a pool's definition is missing or invalid now, it is enough that the attachment has one address.
 
-use cni::{Attachment, Call, Error, code};
+use cni::{Attachment, Call, Error, NetworkConfig, code};
 use ipam::prev_ips;
 
 use crate::pools::CallPools;
 use crate::release::keys;
 use crate::repetition::{READ_AT_ONCE, read_one, until_answered};
-use crate::{Held, Node, Selection, Store};
+use crate::{CallAttachment, Held, Node, Selection, Store};
 
 /// Verifies that every address of `prevResult` that is in a pool is claimed for the attachment, or
 /// for the pool's owner, and that the attachment has an address at all.
@@ -22,7 +22,7 @@ pub fn check(
     call: &Call<'_>,
 ) -> Result<(), Error> {
     let config = &call.config;
-    let network = config.name().as_str();
+    let own = CallAttachment::new(node, config.name().as_str(), attachment);
     if config.prev_result()?.is_none() {
         return Err(Error::config(
             "prevResult is missing: CHECK compares with it",
@@ -48,7 +48,7 @@ pub fn check(
         let held = read_one(store, &key)?;
         let is_ours = |held: &Held| match &owner {
             Some(owner) => held.is_of(owner),
-            None => held.is(node, network, attachment),
+            None => own.holds(held),
         };
         if !held.as_ref().is_some_and(is_ours) {
             let state = held.map_or("free".to_owned(), |held| held.describe());
@@ -59,10 +59,10 @@ pub fn check(
             return Err(Error::new(code::NOT_RESERVED, why));
         }
     }
-    if is_any_in_pools || has_any(store, node, attachment, call)? {
+    if is_any_in_pools || has_any(store, own, config)? {
         return Ok(());
     }
-    let node = &node.name;
+    let (network, node) = (own.network, &node.name);
     let why = format!("no address is reserved to {attachment} on network {network} by node {node}");
     Err(Error::new(code::NOT_RESERVED, why))
 }
@@ -71,23 +71,15 @@ pub fn check(
 /// one. For a CHECK without pools.
 fn has_any(
     store: &mut dyn Store,
-    node: &Node,
-    attachment: &Attachment,
-    call: &Call<'_>,
+    own: CallAttachment<'_>,
+    config: &NetworkConfig,
 ) -> Result<bool, Error> {
-    let config = &call.config;
-    let network = config.name().as_str();
-    let selection = Selection::Attachment {
-        node: &node.name,
-        network,
-        attachment,
-    };
+    let selection = Selection::Attachment(own);
     let mut keys = keys(config, &prev_ips(config));
     keys.extend(until_answered(store, |store| store.list(&selection))?);
     for some in keys.chunks(READ_AT_ONCE) {
         let held = until_answered(store, |store| store.read(some))?;
-        let is_ours =
-            |held: &Held| held.is(node, network, attachment) || held.is_owners(network, attachment);
+        let is_ours = |held: &Held| own.holds(held) || own.may_share(held);
         if held.iter().any(is_ours) {
             return Ok(true);
         }

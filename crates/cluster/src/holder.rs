@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::{AddressKey, Node};
+use crate::{AddressKey, CallAttachment, Node};
 
 /// The holder of an address: an attachment of a network, on a node; or an owner, instead of an
 /// attachment.
@@ -60,20 +60,14 @@ pub struct Owner {
 
 impl Holder {
     /// The holder for an ADD that starts now. `args` is `CNI_ARGS`, which may name a pod.
-    pub fn new(
-        node: &Node,
-        network: &str,
-        attachment: &Attachment,
-        pool: &str,
-        args: &Args,
-    ) -> Self {
+    pub fn new(of: CallAttachment<'_>, pool: &str, args: &Args) -> Self {
         let text = |key| args.get(key).map(str::to_owned);
         Self {
-            node: node.name.clone(),
-            machine: node.machine.clone(),
-            network: network.to_owned(),
-            container_id: attachment.container_id.to_string(),
-            ifname: attachment.ifname.to_string(),
+            node: of.node.name.clone(),
+            machine: of.node.machine.clone(),
+            network: of.network.to_owned(),
+            container_id: of.attachment.container_id.to_string(),
+            ifname: of.attachment.ifname.to_string(),
             pool: pool.to_owned(),
             since: rfc3339(SystemTime::now()),
             namespace: text("K8S_POD_NAMESPACE"),
@@ -179,25 +173,9 @@ impl Held {
         tracing::debug!(%ip, namespace, pod, holder = self.describe(), "released");
     }
 
-    /// True if it is an owner's address of this network and interface, which the attachment may have.
-    pub(crate) fn is_owners(&self, network: &str, attachment: &Attachment) -> bool {
-        let holder = self.holder.as_ref();
-        holder.is_some_and(|holder| {
-            holder.owner.is_some()
-                && holder.network == network
-                && holder.ifname == attachment.ifname.as_str()
-        })
-    }
-
     /// True if the holder is the same as this one.
     pub fn is_of(&self, holder: &Holder) -> bool {
         let own = self.holder.as_ref();
         own.is_some_and(|own| own.is_same(holder))
-    }
-
-    /// True if the holder is this attachment of this network, on this node and this machine.
-    pub fn is(&self, node: &Node, network: &str, attachment: &Attachment) -> bool {
-        let holder = self.holder.as_ref();
-        holder.is_some_and(|holder| holder.is_on(node) && holder.is_attachment(network, attachment))
     }
 }

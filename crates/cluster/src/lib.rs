@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod add;
+mod call_attachment;
 mod check;
 mod choice;
 pub mod client;
@@ -20,6 +21,7 @@ mod store_error;
 mod time_limit;
 
 pub use add::add;
+pub use call_attachment::CallAttachment;
 pub use check::check;
 pub use holder::{Held, Holder, Owner, hash, rfc3339};
 pub use key::AddressKey;

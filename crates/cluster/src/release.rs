@@ -12,7 +12,7 @@ use ipam::{Pools, prev_ips};
 
 use crate::pools::spaces;
 use crate::repetition::{READ_AT_ONCE, until_answered};
-use crate::{AddressKey, Held, Holder, Node, Release, Selection, Store};
+use crate::{AddressKey, CallAttachment, Held, Holder, Node, Release, Selection, Store};
 
 /// Releases the attachment's addresses: those of `prevResult`, and if these are fewer than its
 /// pools, those that the store lists. In a rollback, only those of `prevResult`: what else the
@@ -29,8 +29,8 @@ pub fn del(
     call: &Call<'_>,
 ) -> Result<(), Error> {
     let config = &call.config;
-    let network = config.name().as_str();
-    let judge = |held: &Held| judge(held, node, network, attachment);
+    let own = CallAttachment::new(node, config.name().as_str(), attachment);
+    let judge = |held: &Held| judge(held, own);
     let prev_ips = prev_ips(config);
     let mut releases = Releases::default();
     releases.of_keys(store, &keys(config, &prev_ips), judge)?;
@@ -45,11 +45,7 @@ pub fn del(
     if has_all || releases.is_store_away {
         return releases.outcome();
     }
-    let selection = Selection::Attachment {
-        node: &node.name,
-        network,
-        attachment,
-    };
+    let selection = Selection::Attachment(own);
     let mut listed = until_answered(store, |store| store.list(&selection))?;
     if is_rollback {
         listed.retain(|key| prev_ips.iter().any(|ip| ip.ip() == key.ip));
@@ -71,18 +67,14 @@ enum Verdict {
 /// # Errors
 ///
 /// It is the attachment's, on another node or machine.
-fn judge(
-    held: &Held,
-    node: &Node,
-    network: &str,
-    attachment: &Attachment,
-) -> Result<Verdict, Error> {
+fn judge(held: &Held, own: CallAttachment<'_>) -> Result<Verdict, Error> {
     match &held.holder {
-        _ if held.is_owners(network, attachment) => Ok(Verdict::KeepForOwner),
-        Some(holder) if !holder.is_attachment(network, attachment) => Ok(Verdict::Keep),
-        Some(holder) if !holder.is_on(node) => Err(of_another_node(held, holder, node)),
-        Some(_) => Ok(Verdict::Release),
-        None => Ok(Verdict::Keep),
+        _ if own.holds(held) => Ok(Verdict::Release),
+        _ if own.may_share(held) => Ok(Verdict::KeepForOwner),
+        Some(holder) if holder.is_attachment(own.network, own.attachment) => {
+            Err(of_another_node(held, holder, own.node))
+        }
+        _ => Ok(Verdict::Keep),
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::pools::complete_all;
 use crate::repetition::{read_one, until_answered};
-use crate::{AddressKey, Claim, Held, Holder, Node, Owner, Store, rfc3339};
+use crate::{AddressKey, CallAttachment, Claim, Held, Holder, Node, Owner, Store, rfc3339};
 
 /// An address that a record, or another IPAM plugin, says is an attachment's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,11 +82,12 @@ pub fn reconcile(
         };
         let pool = name.unwrap_or_else(|| add.network.to_owned());
         let (network, attachment) = (add.network, add.attachment);
+        let own = CallAttachment::new(node, network, attachment);
         let holder = match owner.filter(|name| !name.is_empty()) {
             Some(name) => {
                 Holder::of_owner(Owner { name, place }, network, &attachment.ifname, &pool)
             }
-            None => Holder::new(node, network, attachment, &pool, add.args),
+            None => Holder::new(own, &pool, add.args),
         };
         let (key, since) = (AddressKey { space, ip }, rfc3339(add.since));
         let holder = Holder { since, ..holder };

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use cni::{Attachment, Object};
 use ipam::Pool;
 
-use crate::{AddressKey, Held, Holder, StoreError, TimeLimit};
+use crate::{AddressKey, CallAttachment, Held, Holder, StoreError, TimeLimit};
 
 /// Keeps pools and addresses.
 ///
@@ -133,14 +133,7 @@ pub enum Selection<'a> {
     /// All of a node.
     Node(&'a str),
     /// Those of an attachment.
-    Attachment {
-        /// Name of the node.
-        node: &'a str,
-        /// Name of the CNI network.
-        network: &'a str,
-        /// Container and interface.
-        attachment: &'a Attachment,
-    },
+    Attachment(CallAttachment<'a>),
     /// Those of a network that belong to no valid attachment.
     Stale {
         /// Name of the node.

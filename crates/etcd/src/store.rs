@@ -153,9 +153,8 @@ impl Store for EtcdStore<'_> {
     /// Lists all of the node's, or of the owner's.
     fn list(&mut self, selection: &Selection<'_>) -> Result<Vec<AddressKey>, StoreError> {
         let prefix = match selection {
-            Selection::Node(node)
-            | Selection::Attachment { node, .. }
-            | Selection::Stale { node, .. } => self.keys.node(node),
+            Selection::Attachment(own) => self.keys.node(&own.node.name),
+            Selection::Node(node) | Selection::Stale { node, .. } => self.keys.node(node),
             Selection::Owner(hash) => self.keys.owner(hash),
         };
         self.names_in(&Range::prefix(&*prefix).without_values(), &prefix)

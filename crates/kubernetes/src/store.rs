@@ -160,12 +160,9 @@ impl Store for Kubernetes<'_> {
         let mut valid_labels = HashSet::new();
         let selector = match *selection {
             Selection::Node(node) => labels::selector(&[("node", node)]),
-            Selection::Attachment {
-                node,
-                network,
-                attachment,
-            } => {
-                let label = labels::attachment_of(node, network, attachment);
+            Selection::Attachment(own) => {
+                let node = &own.node.name;
+                let label = labels::attachment_of(node, own.network, own.attachment);
                 labels::selector(&[("node", node), ("attachment", &label)])
             }
             Selection::Stale {

@@ -250,9 +250,8 @@ impl Store for MemoryStore<'_> {
         let state = self.reach()?;
         let is_selected = |holder: &Holder| match selection {
             Selection::Owner(hash) => holder.owner_hash().as_deref() == Some(*hash),
-            Selection::Node(node)
-            | Selection::Attachment { node, .. }
-            | Selection::Stale { node, .. } => holder.node == *node,
+            Selection::Attachment(own) => holder.node == own.node.name,
+            Selection::Node(node) | Selection::Stale { node, .. } => holder.node == *node,
         };
         let all = state.addresses.values();
         let selected = all.filter(|held| held.holder.as_ref().is_some_and(is_selected));
