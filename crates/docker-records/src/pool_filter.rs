@@ -103,15 +103,11 @@ fn filtered(entry: &Object, wanted: &RequestedPool) -> Result<Option<Object>, Er
     }
     let earlier: Option<String> = entry.read("pool", "requested-ip")?;
     let earlier = earlier.as_deref().and_then(ipam::parse_address);
-    let requested = wanted.requested.or(earlier);
-    if let (Some(requested), Some(earlier)) = (requested, earlier)
-        && requested != earlier
-    {
-        return Err(Error::config(format!(
-            "{requested} is requested, and the selectors give {earlier}"
-        )));
-    }
-    if let Some(ip) = requested {
+    if let Some(ip) = wanted.requested.or(earlier) {
+        if let Some(earlier) = earlier.filter(|earlier| *earlier != ip) {
+            let why = format!("{ip} is requested, and the selectors give {earlier}");
+            return Err(Error::config(why));
+        }
         pool.set("requested-ip", &ip);
     }
     Ok(Some(pool))

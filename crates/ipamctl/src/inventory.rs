@@ -39,7 +39,7 @@ pub(crate) use selection::select;
 
 /// Whose addresses of a cluster are read. With a kubeconfig, there is no node: those of all are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ClusterScope {
+pub(crate) enum NodeScope {
     /// This node's, with what their release needs.
     ThisNode,
     /// This node's, and those of owners, which have no node.
@@ -72,7 +72,7 @@ pub(crate) struct Inventory {
 impl Inventory {
     /// Reads the reservations, the records and the cluster's addresses, and names on stderr what
     /// can't be read. With a kubeconfig, only its cluster is read, of all nodes.
-    pub(crate) fn read(node: &LocalNode, scope: ClusterScope) -> Self {
+    pub(crate) fn read(node: &LocalNode, scope: NodeScope) -> Self {
         let mut inventory = Self::default();
         let clusters = match &node.sources.kubeconfig {
             Some(file) => vec![Cluster::from_kubeconfig(file)],

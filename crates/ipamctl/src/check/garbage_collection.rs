@@ -50,11 +50,8 @@ impl ConflistCheck<'_> {
             if i == 0 || main.is_some_and(|main| i < main) {
                 let problem = "ipam-gc is before the main plugin: each ADD fails, as prevResult is \
                                missing";
-                self.error(
-                    &format!("plugins[{i}]"),
-                    problem,
-                    "ipam-gc after the main plugin",
-                );
+                let (key, instead) = (format!("plugins[{i}]"), "ipam-gc after the main plugin");
+                self.error(&key, problem, instead);
             }
             let Some(main) = main.map(|at| &plugins[at]) else {
                 continue;

@@ -16,14 +16,14 @@ use crate::Context;
 use crate::arguments::GcArguments;
 use crate::container_list::ContainerList;
 use crate::evidence::{Judge, Keep};
-use crate::inventory::{ClusterScope, Inventory, NetworkAttachment, Row, attachments};
+use crate::inventory::{Inventory, NetworkAttachment, NodeScope, Row, attachments};
 use crate::release::{AttachmentOutcome, GC_TIME_LIMIT, Outcome, print, release, release_command};
 
 pub(crate) fn run(arguments: &GcArguments, context: &Context<'_>) -> Result<bool> {
     let list = &arguments.list;
     let node = &context.node();
     let valid = ContainerList::read(list, context)?;
-    let inventory = Inventory::read(node, ClusterScope::ThisNode);
+    let inventory = Inventory::read(node, NodeScope::ThisNode);
     let mut all = attachments(&inventory.rows);
     // One whose engine never answers keeps no other one of its network waiting for ever.
     all.sort_by_key(|attachment| {
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &GcArguments, context: &Context<'_>) -> Result<bool
         if !is_wanted || !judge.is_to_collect(&judgement) {
             continue;
         }
-        let outcome = if let Some(keep) = judgement.keep {
+        let result = if let Some(keep) = judgement.keep {
             let is_alive = matches!(keep, Keep::Alive(_));
             let mut reason = keep.into_reason();
             if is_alive {
@@ -68,10 +68,7 @@ pub(crate) fn run(arguments: &GcArguments, context: &Context<'_>) -> Result<bool
             }
             released.unwrap_or_else(|error| Outcome::failed(&error))
         };
-        outcomes.push(AttachmentOutcome {
-            attachment,
-            outcome,
-        });
+        outcomes.push(AttachmentOutcome { attachment, result });
     }
     print(&outcomes, context)?;
     inventory.verdict(false)

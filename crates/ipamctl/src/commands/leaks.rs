@@ -13,7 +13,7 @@ use crate::clusters::{open_kubeconfig, retain_gone_owners};
 use crate::container_list::ContainerList;
 use crate::evidence::{Judge, Judgement, Keep};
 use crate::inventory::{
-    ClusterScope, ContainerNames, Inventory, NetworkAttachment, attachments, short_id,
+    ContainerNames, Inventory, NetworkAttachment, NodeScope, attachments, short_id,
 };
 use crate::leases::lost_addresses;
 use crate::output::joined;
@@ -87,7 +87,7 @@ fn lost_lease(attachment: &NetworkAttachment<'_>) -> Option<(&'static str, Strin
 pub(crate) fn run(list: &ListArguments, context: &Context<'_>) -> Result<bool> {
     let node = &context.node();
     let valid = ContainerList::read(list, context)?;
-    let inventory = Inventory::read(node, ClusterScope::ThisNode);
+    let inventory = Inventory::read(node, NodeScope::ThisNode);
     let all = attachments(&inventory.rows);
     let mut judge = Judge::new(node, &inventory, &all, valid.as_ref())?;
     judge.gone_owners = gone_owners(&inventory, context)?;

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::Context;
 use crate::arguments::LsArguments;
-use crate::inventory::{ClusterScope, Inventory, Row, short_id};
+use crate::inventory::{Inventory, NodeScope, Row, short_id};
 use crate::output::table::Table;
 use crate::output::times::ago;
 use crate::output::{text_or, warn};
@@ -14,9 +14,9 @@ use crate::output::{text_or, warn};
 pub(crate) fn run(arguments: &LsArguments, context: &Context<'_>) -> Result<bool> {
     let node = &context.node();
     let nodes = if arguments.all_nodes {
-        ClusterScope::AllNodes
+        NodeScope::AllNodes
     } else {
-        ClusterScope::ThisNode
+        NodeScope::ThisNode
     };
     let inventory = Inventory::read(node, nodes);
     let name = arguments.network.as_deref();

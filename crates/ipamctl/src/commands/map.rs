@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use ipam::{IpNet, Range};
 
 use crate::Context;
-use crate::inventory::{ClusterScope, Inventory};
+use crate::inventory::{Inventory, NodeScope};
 use crate::output::joined;
 use crate::pools::PlacedPool;
 use crate::usage::{PoolUsage, count_text, slice_between};
@@ -32,7 +32,7 @@ const GATEWAY: char = 'G';
 const OUTSIDE: char = ' ';
 
 pub(crate) fn run(name: &str, context: &Context<'_>) -> Result<bool> {
-    let inventory = Inventory::read(&context.node(), ClusterScope::CountsOnly);
+    let inventory = Inventory::read(&context.node(), NodeScope::CountsOnly);
     let known = inventory.pools.all.iter();
     let pools: Vec<&PlacedPool> = known.filter(|placed| placed.matches_name(name)).collect();
     ensure!(

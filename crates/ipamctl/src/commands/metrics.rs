@@ -10,13 +10,13 @@ use prometheus::{GaugeVec, Registry, TextEncoder, register_gauge_vec_with_regist
 use serde_json::{Value, json};
 
 use crate::Context;
-use crate::inventory::{ClusterScope, Inventory, RowState};
+use crate::inventory::{Inventory, NodeScope, RowState};
 use crate::leases::lost_addresses;
 use crate::output::joined;
 use crate::usage::{PoolUsage, usages};
 
 pub(crate) fn run(context: &Context<'_>) -> Result<bool> {
-    let inventory = Inventory::read(&context.node(), ClusterScope::CountsOnly);
+    let inventory = Inventory::read(&context.node(), NodeScope::CountsOnly);
     let registry = Registry::new_custom(Some("ipam".to_owned()), None)?;
     pools(&inventory, &registry)?;
     records(&inventory, &registry)?;

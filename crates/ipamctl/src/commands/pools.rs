@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::Context;
-use crate::inventory::{ClusterScope, Inventory};
+use crate::inventory::{Inventory, NodeScope};
 use crate::output::table::Table;
 use crate::output::{joined, text_or, warn};
 use crate::usage::{PoolUsage, count_text, number_text, usages};
@@ -13,7 +13,7 @@ const BAR: usize = 10;
 
 pub(crate) fn run(network: Option<&str>, context: &Context<'_>) -> Result<bool> {
     let node = &context.node();
-    let inventory = Inventory::read(node, ClusterScope::CountsOnly);
+    let inventory = Inventory::read(node, NodeScope::CountsOnly);
     let mut pools = usages(&inventory);
     if let Some(name) = network {
         inventory.refuse_unknown_name(node, name)?;

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::Context;
 use crate::arguments::Target;
-use crate::inventory::{ClusterScope, Inventory, NetworkAttachment, Row, attachments, select};
+use crate::inventory::{Inventory, NetworkAttachment, NodeScope, Row, attachments, select};
 use crate::leases::{lease_text, recorded_leases};
 use crate::local_node::LocalNode;
 use crate::output::times::ago;
@@ -52,7 +52,7 @@ struct Answer<'a> {
 
 pub(crate) fn run(target: &Target, context: &Context<'_>) -> Result<bool> {
     let node = &context.node();
-    let inventory = Inventory::read(node, ClusterScope::ThisNodeAndOwners);
+    let inventory = Inventory::read(node, NodeScope::ThisNodeAndOwners);
     let all = attachments(&inventory.rows);
     let found = select(&all, target)?;
     let shown: Vec<Details<'_>> = found.iter().map(|one| Details::new(one, node)).collect();

@@ -12,7 +12,7 @@ use ipam::Pool;
 
 use super::container_names::ContainerNames;
 use super::row::{Row, RowState};
-use super::{ClusterScope, Inventory};
+use super::{Inventory, NodeScope};
 use crate::clusters::{Cluster, addresses};
 use crate::pools::PlacedPool;
 
@@ -42,20 +42,14 @@ impl Inventory {
     /// # Errors
     ///
     /// Those of the store.
-    pub(super) fn add_cluster(
-        &mut self,
-        cluster: &Arc<Cluster>,
-        scope: ClusterScope,
-    ) -> Result<()> {
+    pub(super) fn add_cluster(&mut self, cluster: &Arc<Cluster>, scope: NodeScope) -> Result<()> {
         let store = &mut *cluster.open()?;
         self.read_pools(cluster, store)?;
-        let mut rows = ClusterRows {
-            cluster,
-            places: HashMap::new(),
-        };
+        let places = HashMap::new();
+        let mut rows = ClusterRows { cluster, places };
         let first = self.rows.len();
         match (scope, &cluster.node) {
-            (ClusterScope::CountsOnly, _) => {
+            (NodeScope::CountsOnly, _) => {
                 for key in until_answered(store, |store| store.names())? {
                     let place = rows.place(key.space.as_ref());
                     let taken = self.taken.entry(place.to_path_buf());
@@ -63,15 +57,15 @@ impl Inventory {
                 }
             }
             // A long list: there is no second one for a moment.
-            (ClusterScope::AllNodes, _) => until_answered(store, |store| {
+            (NodeScope::AllNodes, _) => until_answered(store, |store| {
                 self.rows.truncate(first);
                 store.addresses(&mut |held| self.rows.push(rows.row(held)))
             })?,
-            (ClusterScope::ThisNode, Some(node)) => {
+            (NodeScope::ThisNode, Some(node)) => {
                 let all = of_node(store, &node.name)?;
                 self.rows.extend(rows.releasable(store, all));
             }
-            (ClusterScope::ThisNode | ClusterScope::ThisNodeAndOwners, node) => {
+            (NodeScope::ThisNode | NodeScope::ThisNodeAndOwners, node) => {
                 let all = addresses(store, |held| {
                     let holder = held.holder.as_ref();
                     node.as_ref().is_none_or(|node| {
@@ -123,10 +117,9 @@ impl ClusterRows<'_> {
                 path: store.path_of_address(&held.key),
                 held: held.clone(),
             };
-            Row {
-                in_cluster: Some(Arc::new(stored)),
-                ..self.row(held)
-            }
+            let mut row = self.row(held);
+            row.in_cluster = Some(Arc::new(stored));
+            row
         };
         all.into_iter().map(row).collect()
     }

@@ -13,7 +13,7 @@ pub(crate) struct AttachmentOutcome<'a> {
     #[serde(flatten)]
     pub(crate) attachment: &'a NetworkAttachment<'a>,
     #[serde(flatten)]
-    pub(crate) outcome: Outcome,
+    pub(crate) result: Outcome,
 }
 
 #[derive(Serialize)]
@@ -34,7 +34,7 @@ impl Outcome {
 
 impl AttachmentOutcome<'_> {
     fn text(&self) -> String {
-        let done = match &self.outcome {
+        let done = match &self.result {
             Outcome::Released { by } => format!("released {}", by.text()),
             Outcome::WouldRelease => "would be released".to_owned(),
             Outcome::Kept { reason } => format!("kept: {reason}"),
@@ -52,7 +52,7 @@ impl AttachmentOutcome<'_> {
 pub(crate) fn print(outcomes: &[AttachmentOutcome<'_>], context: &Context<'_>) -> Result<()> {
     let lines = || outcomes.iter().map(AttachmentOutcome::text);
     context.print(&outcomes, lines)?;
-    let is_failure = |one: &&AttachmentOutcome<'_>| matches!(one.outcome, Outcome::Failed { .. });
+    let is_failure = |one: &&AttachmentOutcome<'_>| matches!(one.result, Outcome::Failed { .. });
     let failed = outcomes.iter().filter(is_failure).count();
     let all = outcomes.len();
     ensure!(failed == 0, "{failed} of {all} could not be released");
