@@ -92,15 +92,12 @@ impl Node {
         let [one_file, network_plugins, sbin] = FOLDERS.map(|name| arguments.from.join(name));
         let plugins = [&arguments.plugins, &one_file, &network_plugins];
         let plugins = plugins.map(|folder| folder.to_string_lossy());
-        let state = [
-            ("--data-dir", &arguments.data_dir),
-            ("--state-dir", &arguments.state_dir),
-        ];
-        let conflists = conf_dirs.iter().map(|folder| ("--conf-dir", *folder));
         let mut ipamctl = Command::new(sbin.join("ipamctl"));
         ipamctl.args(["--cni-path", &plugins.join(":")]);
-        for (option, folder) in conflists.chain(state) {
-            ipamctl.arg(option).arg(folder);
+        ipamctl.arg("--data-dir").arg(&arguments.data_dir);
+        ipamctl.arg("--state-dir").arg(&arguments.state_dir);
+        for folder in conf_dirs {
+            ipamctl.arg("--conf-dir").arg(folder);
         }
         ipamctl
     }

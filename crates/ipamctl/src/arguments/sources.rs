@@ -56,9 +56,8 @@ impl Sources {
         let mut words = vec!["ipamctl".into()];
         let mut add = |option: &'static str, paths: &[PathBuf], default: &str| {
             let changed = paths.iter().filter(|_| *paths != [Path::new(default)]);
-            words.extend(
-                changed.flat_map(|path| [option.into(), path.display().to_string().into()]),
-            );
+            let pairs = changed.map(|path| [option.into(), path.display().to_string().into()]);
+            words.extend(pairs.flatten());
         };
         add("--conf-dir", &self.conf_dir, CONF_DIR);
         add("--data-dir", from_ref(&self.data_dir), DATA_DIR);
