@@ -41,9 +41,8 @@ pub struct Client<'a> {
 /// The channels to all members, of which one is used until a request of it fails.
 struct Started {
     executor: Executor,
+    /// The one in use is the first.
     channels: Vec<Channel>,
-    /// Index of the one in use, modulo their number.
-    current: usize,
 }
 
 impl<'a> Client<'a> {
@@ -137,7 +136,7 @@ impl<'a> Client<'a> {
         let started = self.started.as_mut().expect("it is started");
         let answered = started.exchange(txn, access, &self.time);
         if answered.is_err() {
-            started.current += 1;
+            started.channels.rotate_left(1);
         }
         answered.map_err(|error| match error.kind {
             // A failure of TLS: another member may be trusted.
@@ -164,12 +163,11 @@ impl<'a> Client<'a> {
         let within = self.time.attempt();
         let connected = executor.run(connect, &self.time, within, Access::Read);
         let channels: Result<Vec<Channel>, StoreError> = connected.and_then(|channels| channels);
-        let channels = channels.map_err(|error| self.named(error.kind, &error.msg))?;
-        Ok(Started {
-            executor,
-            current: fastrand::usize(..channels.len()),
-            channels,
-        })
+        let mut channels = channels.map_err(|error| self.named(error.kind, &error.msg))?;
+        // Clients begin with different members.
+        let first = fastrand::usize(..channels.len());
+        channels.rotate_left(first);
+        Ok(Started { executor, channels })
     }
 
     fn tls(&self) -> Result<Option<ClientTlsConfig>, StoreError> {
@@ -209,7 +207,6 @@ impl Started {
         access: Access,
         time: &TimeLimit<'_>,
     ) -> Result<TxnAnswer, StoreError> {
-        let channel = &self.channels[self.current % self.channels.len()];
         let within = time.attempt();
         let mut request = Request::new(txn.clone());
         request.set_timeout(within);
@@ -217,7 +214,8 @@ impl Started {
         let leader = AsciiMetadataValue::from_static("true");
         request.metadata_mut().insert("hasleader", leader);
         let exchange = async {
-            let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(LARGEST_ANSWER);
+            let in_use = self.channels[0].clone();
+            let mut grpc = Grpc::new(in_use).max_decoding_message_size(LARGEST_ANSWER);
             let not_ready = |error| StoreError::new(Kind::Unreachable, reason(&error));
             grpc.ready().await.map_err(not_ready)?;
             let path = PathAndQuery::from_static(METHOD);

@@ -96,14 +96,13 @@ impl WholeAnswer {
         let is_of_lost_network = self.ips_of_lost.iter().any(|ip| subnet.contains(ip));
         let networks = &self.networks;
         let mut configs = networks.iter().flat_map(|network| &network.ipam.config);
+        let mut own = networks.iter().flat_map(Network::ips);
+        let mut is_named = || self.ips.contains(&ip) || own.any(|own| own == ip);
         match purpose {
-            Purpose::Container => {
-                let mut own = networks.iter().flat_map(Network::ips);
-                !self.ips.contains(&ip) && !own.any(|own| own == ip)
-            }
+            Purpose::Container => !is_named(),
             Purpose::Subnet => {
-                let is_named = configs.any(|config| config.subnet == Some(subnet));
-                !is_of_lost_network && !is_named
+                let has_subnet = configs.any(|config| config.subnet == Some(subnet));
+                !is_of_lost_network && !has_subnet
             }
             // Docker shows a gateway only if the user has chosen it, or no subnet.
             Purpose::Gateway => {
@@ -111,8 +110,7 @@ impl WholeAnswer {
                     config.subnet == Some(subnet)
                         && config.gateway.0.is_none_or(|gateway| gateway == ip)
                 });
-                let is_aux = networks.iter().flat_map(Network::ips).any(|own| own == ip);
-                !is_of_lost_network && !may_have_it && !is_aux && !self.ips.contains(&ip)
+                !is_of_lost_network && !may_have_it && !is_named()
             }
         }
     }

@@ -112,17 +112,18 @@ impl IpamDriver {
             }
             (None, None) => self.give_lowest(new, chain),
         };
-        match given {
-            Ok(ip) => {
-                self.allocations.given(&new.id, ip);
-                Ok(ip)
-            }
-            Err(error) => {
-                // A failed release is repeated.
-                let _ = self.release(new);
-                Err(error.context(named(&new.pool)))
-            }
+        self.conclude(new, given).with_context(|| named(&new.pool))
+    }
+
+    /// Notes that Docker has the address of an attachment; releases what a failed ADD may have left.
+    pub(crate) fn conclude(&self, new: &Allocation, added: Result<IpAddr>) -> Result<IpAddr> {
+        if let Ok(ip) = added {
+            self.allocations.given(&new.id, ip);
+        } else {
+            // A failed release is repeated.
+            let _ = self.release(new);
         }
+        added
     }
 
     /// Begins with a requested address. One that is taken may be one that Docker doesn't have any

@@ -75,14 +75,11 @@ impl IpamDriver {
                 }
                 continue;
             }
-            if let Err(error) = self.add(&claim, &chain, Some(ip)) {
-                let _ = self.release(&claim);
+            match self.conclude(&claim, self.add(&claim, &chain, Some(ip))) {
+                Ok(_) => return Ok((pool, Some(claim))),
                 // Another program may have reserved it meanwhile.
-                tracing::warn!(%subnet, %error, "can't be claimed");
-                continue;
+                Err(error) => tracing::warn!(%subnet, %error, "can't be claimed"),
             }
-            self.allocations.given(&claim.id, ip);
-            return Ok((pool, Some(claim)));
         }
         bail!("no default pool can be claimed; see the daemon's log")
     }
