@@ -1,4 +1,4 @@
-//! The order in which the addresses of a pool are tried: pure functions.
+//! The order in which the addresses of a pool are tried. Nothing here asks the store.
 
 use std::net::IpAddr;
 

@@ -1,5 +1,5 @@
 //! Repeats a request until it is answered, or until the time is up. The rules send all of their
-//! requests through [`until_answered`], so this is the only place that repeats.
+//! requests through [`until_answered`], so only here one is repeated.
 
 use std::slice;
 use std::time::Duration;

@@ -175,14 +175,13 @@ impl Found {
             let fact =
                 |(key, label): (&String, &String)| (format!("{family}:{key}"), Some(label.clone()));
             facts.extend(labels.iter().map(fact));
+            facts.insert(format!("{family}:*"), None);
         }
         for key in annotations {
             let annotation = self.pod.annotations().get(key).cloned();
             facts.insert(format!("annotation:{key}"), annotation);
         }
-        for family in ["label", "annotation", "namespace-label", "node-label"] {
-            facts.insert(format!("{family}:*"), None);
-        }
+        facts.insert("annotation:*".to_owned(), None);
         facts.insert("node".to_owned(), Some(self.node.clone()));
         facts
     }

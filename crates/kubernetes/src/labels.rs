@@ -1,4 +1,4 @@
-//! Labels of `Address` objects, for lists and for people. No rule relies on them.
+//! Labels of `Address` objects, for lists and for people. What a list finds is read before it is released.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Docker's requests for pools and addresses: their bodies, in which a missing text is empty, and
-//! their values.
+//! Docker's requests for pools and addresses: their bodies, in which a missing text is empty, except for
+//! a pool's ID, and their values.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Bodies of Docker's calls of a network driver. A text that is missing is empty.
+//! Bodies of Docker's calls of a network driver. A text that is missing is empty, except for an ID.
 
 use std::collections::BTreeMap;
 
