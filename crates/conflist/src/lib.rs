@@ -206,15 +206,11 @@ fn object(content: &[u8]) -> Result<Object, Error> {
 
 /// The value of a key of a file. libcni reads those of a list exactly, and those of a plugin as Go's
 /// decoder does.
-fn value<T: DeserializeOwned>(
-    object: &Object,
-    is_list: bool,
-    key: &str,
-) -> Result<Option<T>, Error> {
+fn value<T: DeserializeOwned>(from: &Object, is_list: bool, key: &str) -> Result<Option<T>, Error> {
     if is_list {
-        return object.read_exact("", key);
+        return from.read_exact("", key);
     }
-    object.read("", key)
+    from.read("", key)
 }
 
 /// The version of the calls, and the version that the file names if we don't support it.

@@ -53,11 +53,8 @@ impl Network {
     /// # Errors
     ///
     /// As [`Self::of_plugin`].
-    pub(crate) fn of(
-        conflist: &Conflist,
-        environment: &Environment,
-    ) -> Result<Option<Self>, Error> {
-        let first = Self::each_of(conflist, environment).next();
+    pub(crate) fn of(list: &Conflist, environment: &Environment) -> Result<Option<Self>, Error> {
+        let first = Self::each_of(list, environment).next();
         first.map(|(_, network)| network).transpose()
     }
 

@@ -81,7 +81,7 @@ pub(crate) struct KnownPools {
 impl KnownPools {
     /// Adds the pools of a network's configuration.
     pub(crate) fn add_configured(&mut self, network: &Network, environment: &Environment) {
-        let pools = network.all_pools(environment);
+        let pools = network.pools(environment);
         let read = pools.and_then(|pools| ranged_pools(pools.unwrap_or_default(), &network.config));
         self.add_read(network, read.map_err(|error| error.msg));
     }
@@ -163,7 +163,7 @@ fn ranged_pools(entries: Vec<Object>, config: &NetworkConfig) -> Result<Vec<Pool
 
 /// The names of the pools that a network may use; `None` if that isn't known.
 pub(crate) fn pool_names(network: &Network, environment: &Environment) -> Option<Vec<String>> {
-    let pools = network.all_pools(environment).ok()??;
+    let pools = network.pools(environment).ok()??;
     let name = |pool: &Object| pool.read("ipam.pools", "name").ok().flatten();
     Some(pools.iter().filter_map(name).collect())
 }

@@ -1,6 +1,6 @@
 //! Asks the selectors of a network for their pools, without a chain: those that are linked into this
 //! process, as the daemon for Docker links them. They hold nothing, and nothing is executed. `explain` asks
-//! for the pools of one container; [`Network::all_pools`], for those of any.
+//! for the pools of one container; [`Network::pools`], for those of any.
 
 use cni::{
     Command, Environment, Error, LinkedPlugin, NetworkConfig, Object, SpecVersion, holds_nothing,
@@ -57,10 +57,7 @@ impl Network {
     /// # Errors
     ///
     /// The reason why a selector knows none.
-    pub(crate) fn all_pools(
-        &self,
-        environment: &Environment,
-    ) -> Result<Option<Vec<Object>>, Error> {
+    pub(crate) fn pools(&self, environment: &Environment) -> Result<Option<Vec<Object>>, Error> {
         let pools = self.selected(Command::Gc, &self.config, environment)?;
         // On GC, a selector keeps the reason to itself, so that addresses are released.
         if pools.iter().any(Option::is_none) {

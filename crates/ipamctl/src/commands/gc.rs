@@ -75,16 +75,13 @@ pub(crate) fn run(arguments: &GcArguments, context: &Context<'_>) -> Result<bool
 }
 
 /// The reason to keep an attachment under its lock: it has changed since it was judged.
-fn changed(
-    attachment: &NetworkAttachment<'_>,
-    record: Option<&AttachmentRecord>,
-) -> Option<String> {
-    if record.map(AttachmentRecord::since) != attachment.content().map(AttachmentRecord::since) {
+fn changed(judged: &NetworkAttachment<'_>, record: Option<&AttachmentRecord>) -> Option<String> {
+    if record.map(AttachmentRecord::since) != judged.content().map(AttachmentRecord::since) {
         return Some("a call has worked on it meanwhile".to_owned());
     }
     // A release in a cluster names the creation of the address.
     let is_file = |row: &&&Row| row.place.is_some() && row.in_cluster.is_none();
-    let mut files = attachment.addresses.iter().filter(is_file);
+    let mut files = judged.addresses.iter().filter(is_file);
     files.find_map(|row| match row.is_as_read() {
         Ok(true) => None,
         Ok(false) => Some("its reservation has changed meanwhile".to_owned()),
