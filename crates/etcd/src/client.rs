@@ -244,7 +244,7 @@ fn channel(url: &Url, tls: Option<&ClientTlsConfig>) -> Result<Channel, StoreErr
     match endpoint {
         Ok(endpoint) => Ok(endpoint.connect_lazy()),
         Err(error) => {
-            let why = format!("{url}: {}", reason(&error));
+            let why = format!("{}: {}", url.as_str(), reason(&error));
             Err(StoreError::new(Kind::Settings, why))
         }
     }

@@ -87,9 +87,9 @@ impl Settings {
         };
         match endpoints.iter().find(|url| !url.is_tls()) {
             Some(plain) if ca.is_some() || identity.is_some() => {
-                return Err(refused(&format!(
-                    "{plain} isn't https, so ca, cert and key can't be used"
-                )));
+                let plain = plain.as_str();
+                let why = format!("{plain} isn't https, so ca, cert and key can't be used");
+                return Err(refused(&why));
             }
             None if ca.is_none() => {
                 return Err(refused(

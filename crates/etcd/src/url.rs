@@ -1,5 +1,3 @@
-use std::fmt;
-
 use http::Uri;
 
 /// The client URL of a member: `http` or `https`, a host, and a port.
@@ -57,11 +55,5 @@ impl Url {
     /// True for https.
     pub(crate) fn is_tls(&self) -> bool {
         self.text.starts_with("https:")
-    }
-}
-
-impl fmt::Display for Url {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
     }
 }
