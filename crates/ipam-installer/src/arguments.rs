@@ -88,10 +88,8 @@ impl Arguments {
     pub(crate) fn catalogues(&self) -> Result<impl Iterator<Item = (&PathBuf, &PathBuf)>> {
         let (from, to) = (&self.pools_from, &self.pools);
         let is_paired = from.is_empty() || from.len() == to.len();
-        ensure!(
-            is_paired,
-            "each --pools-from needs a --pools, and each --pools a --pools-from"
-        );
+        let unpaired = "each --pools-from needs a --pools, and each --pools a --pools-from";
+        ensure!(is_paired, unpaired);
         Ok(from.iter().zip(to))
     }
 }

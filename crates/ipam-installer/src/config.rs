@@ -87,10 +87,8 @@ fn node_files(folder: &Path, node: Option<&str>, extensions: &[&str]) -> Result<
             all.insert(name, fs::read_to_string(&path).at(&path)?);
         }
     }
-    ensure!(
-        folder.join(link()) == data,
-        "its files change while they are read"
-    );
+    let changed = "its files change while they are read";
+    ensure!(folder.join(link()) == data, changed);
     choose_for_node(all, node, extensions)
 }
 
@@ -115,10 +113,8 @@ fn choose_for_node(all: Files, node: Option<&str>, extensions: &[&str]) -> Resul
     }
     general.extend(own);
     // An optional ConfigMap that doesn't exist is empty.
-    ensure!(
-        is_missing || !general.is_empty(),
-        "it has no file for this node"
-    );
+    let without_file = "it has no file for this node";
+    ensure!(is_missing || !general.is_empty(), without_file);
     Ok(general)
 }
 

@@ -40,10 +40,8 @@ impl ContainerList {
             return Ok(None);
         };
         // The containers of one node are in no list of another one.
-        ensure!(
-            context.sources.kubeconfig.is_none(),
-            "a list is of one node: run it there, without --kubeconfig"
-        );
+        let advice = "a list is of one node: run it there, without --kubeconfig";
+        ensure!(context.sources.kubeconfig.is_none(), advice);
         // The command at the other end of a pipe was started at the same time.
         let mut made = SystemTime::now();
         if file != Path::new("-") {

@@ -37,9 +37,8 @@ pub(crate) fn lease_text(lease: &Lease) -> String {
 /// The leased addresses of an attachment in use that aren't at its interface any more; an error if
 /// that is unknown.
 pub(crate) fn lost_addresses(record: &ListedRecord) -> Result<Vec<IpAddr>, String> {
-    let added = record
-        .usable()
-        .filter(|content| content.state == RecordState::Added);
+    let is_added = |content: &&AttachmentRecord| content.state == RecordState::Added;
+    let added = record.usable().filter(is_added);
     let Some(content) = added.filter(|content| content.namespace() == Namespace::There) else {
         return Ok(Vec::new());
     };

@@ -89,10 +89,8 @@ pub(crate) fn release(
     if let Some(reason) = attachment.duplicate_records() {
         bail!(reason);
     }
-    ensure!(
-        attachment.endpoint.is_none(),
-        "docker-ipam-delegated has made it: docker network disconnect --force"
-    );
+    let advice = "docker-ipam-delegated has made it: docker network disconnect --force";
+    ensure!(attachment.endpoint.is_none(), advice);
     let way = Way::of(node, attachment);
     if matches!(way, Way::File | Way::Cluster) {
         if let Some(reason) = refuse(None) {

@@ -21,10 +21,8 @@ impl ConflistCheck<'_> {
         if network.is_host_local || self.no_exec || is_known {
             return;
         }
-        let delegates = network.delegates.iter();
-        let asked: Vec<&DelegateName> = delegates
-            .take_while(|delegate| geteuid().is_root() || delegate.holds_nothing())
-            .collect();
+        let is_asked = |name: &&DelegateName| geteuid().is_root() || name.holds_nothing();
+        let asked: Vec<&DelegateName> = network.delegates.iter().take_while(is_asked).collect();
         if asked.is_empty() {
             return;
         }

@@ -18,10 +18,9 @@ const WRITABLE: &str = "an absolute path on a writable file system";
 
 impl ConflistCheck<'_> {
     pub(super) fn check_folders(&mut self, network: &Network) {
-        let data = network
-            .keeps_files()
-            .then_some(("ipam.dataDir", &network.data_dir));
-        let state = (!network.is_host_local).then_some(("ipam.stateDir", &network.state_dir));
+        let (has_data, has_state) = (network.keeps_files(), !network.is_host_local);
+        let data = has_data.then_some(("ipam.dataDir", &network.data_dir));
+        let state = has_state.then_some(("ipam.stateDir", &network.state_dir));
         for pool in &self.checked.pools.all {
             if let Err(reason) = state_files::is_absent(&pool.directory) {
                 let problem = format!("{}: {reason}", pool.directory.display());

@@ -68,9 +68,8 @@ fn add_request(
             _ => args += &format!(";{key}={value}"),
         }
     }
-    let environment = node
-        .environment
-        .clone()
+    let own = node.environment.clone();
+    let environment = own
         .with("CNI_COMMAND", "ADD")
         .with("CNI_CONTAINERID", container)
         .with("CNI_IFNAME", ifname)

@@ -30,10 +30,8 @@ pub(crate) fn run(context: &Context<'_>) -> Result<bool> {
     context.print(&samples, || text.lines())?;
     let mut rows = inventory.rows.iter();
     let is_read = inventory.has_reservations() || rows.any(|row| row.state != RowState::Unreadable);
-    ensure!(
-        is_read || inventory.problems.is_empty(),
-        "no reservation and no record could be read"
-    );
+    let unread = "no reservation and no record could be read";
+    ensure!(is_read || inventory.problems.is_empty(), unread);
     Ok(false)
 }
 

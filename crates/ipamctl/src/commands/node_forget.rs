@@ -54,10 +54,8 @@ fn held_by_deleted_nodes(
     let mut held = addresses(store, |held| held.holder.is_some())?;
     for look in 1..=2 {
         let known = until_answered(store, |store| store.nodes())?;
-        ensure!(
-            !known.is_empty(),
-            "the cluster has no Node at all: nothing is released"
-        );
+        let without_node = "the cluster has no Node at all: nothing is released";
+        ensure!(!known.is_empty(), without_node);
         let is_owners = |held: &Held| held.holder.as_ref().is_some_and(|of| of.owner.is_some());
         let (of_owners, mut of_nodes): (Vec<Held>, Vec<Held>) =
             held.into_iter().partition(is_owners);

@@ -23,10 +23,8 @@ pub(crate) fn run(name: Option<&str>, context: &Context<'_>) -> Result<bool> {
     let node = &context.node_with(found);
     let inventory = Inventory::from_records(node);
     let kubeconfig = context.sources.kubeconfig.as_ref();
-    ensure!(
-        kubeconfig.is_none() || name.is_some(),
-        "--node is missing: the name of this node"
-    );
+    let missing = "--node is missing: the name of this node";
+    ensure!(kubeconfig.is_none() || name.is_some(), missing);
     let person = kubeconfig.zip(name);
     let unread = node.problems.iter().chain(&inventory.problems);
     let mut unread: Vec<String> = unread.map(ToString::to_string).collect();
