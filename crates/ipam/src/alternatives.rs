@@ -45,28 +45,38 @@ pub fn with_alternatives(
 pub fn serve_any_add(
     call: &Call<'_>,
     plugin: &str,
-    mut serve: impl FnMut(Pools) -> Result<(), Error>,
+    serve: impl FnMut(Pools) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let given: Object = match call.config.raw_prev_result() {
-        Some(raw) => cni::read("prevResult", raw)?,
-        None => Object::new(),
-    };
-    let pools: Option<Vec<Object>> = given.read("prevResult", "pools")?;
-    let alternatives: Option<Vec<Vec<Object>>> = given.read("prevResult", ALTERNATIVES)?;
+    let given = call.config.section("prevResult")?.unwrap_or_default();
     let delegates = delegates(&call.config)?;
     let is_behind_allocator =
         |pair: &[DelegateName]| pair[0].allocates() && pair[1].as_str() == plugin;
-    let has_pools = match (&pools, &alternatives) {
-        (_, Some(_)) => true,
-        (Some(pools), None) => !pools.is_empty(),
-        (None, None) => delegates
+    let has_pools = match given.read::<Vec<Object>>("prevResult", "pools")? {
+        _ if given.field("prevResult", ALTERNATIVES)?.is_some() => true,
+        Some(pools) => !pools.is_empty(),
+        None => delegates
             .first()
             .is_some_and(|first| first.as_str() != plugin),
     };
     if !has_pools || delegates.windows(2).any(is_behind_allocator) {
         return Err(Error::new(code::UNAVAILABLE, without_pools().msg));
     }
-    let pools = pools.unwrap_or_default();
+    with_any_pools(&call.config, serve)
+}
+
+/// STATUS of an allocator that needs no pools: succeeds if `serve` does with those of any ADD.
+///
+/// # Errors
+///
+/// Code 7 if `prevResult` is invalid, naming the key; the errors of `serve`, if it fails for all
+/// alternatives.
+pub fn with_any_pools(
+    config: &NetworkConfig,
+    mut serve: impl FnMut(Pools) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let given = config.section("prevResult")?.unwrap_or_default();
+    let pools: Vec<Object> = given.read("prevResult", "pools")?.unwrap_or_default();
+    let alternatives: Option<Vec<Vec<Object>>> = given.read("prevResult", ALTERNATIVES)?;
     let mut errors = Vec::new();
     for more in alternatives.unwrap_or_else(|| vec![Vec::new()]) {
         match serve(Pools::new([&pools[..], &more[..]].concat())) {

@@ -24,7 +24,9 @@ mod selector;
 mod subnet;
 
 pub use all_or_nothing::all_or_nothing;
-pub use alternatives::{ALTERNATIVES, delegates, serve_any_add, with_alternatives, without_pools};
+pub use alternatives::{
+    ALTERNATIVES, delegates, serve_any_add, with_alternatives, with_any_pools, without_pools,
+};
 pub use completion::{Completion, read_routes};
 pub use disjoint::Disjoint;
 pub use facts::{ANNOTATIONS, Facts};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use cni::{Attachment, Call, Error, NetworkConfig, Object};
+use cni::{Attachment, Call, Error, Object};
 use ipam::{Facts, Pool, Pools};
 
 use crate::client::{CLIENT_ID, Client};
@@ -49,18 +49,34 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// Code 7, naming the key and the value: an unknown option or family, several pools, a
-    /// pool with ranges or with a key that only a chooser of addresses can honour.
+    /// Code 7, naming the key and the value: an unknown option or family, or one family twice;
+    /// several pools, a pool with ranges or with a key that only a chooser of addresses can honour.
     pub(crate) fn read(call: &Call<'_>, attachment: &Attachment) -> Result<Self, Error> {
+        Self::with_pools(Pools::of_call(&call.config)?, call, attachment)
+    }
+
+    /// Reads the settings of a call for an attachment, with these pools.
+    pub(crate) fn with_pools(
+        pools: Pools,
+        call: &Call<'_>,
+        attachment: &Attachment,
+    ) -> Result<Self, Error> {
         let ipam = call.config.ipam()?;
         let dhcp = ipam.section("ipam", "dhcp")?.unwrap_or_default();
+        dhcp.expect_only("ipam.dhcp", &["families", "timeout"])?;
         let families: Option<Vec<String>> = dhcp.read("ipam.dhcp", "families")?;
         let families = families.unwrap_or_else(|| vec!["4".to_owned()]);
         if families.is_empty() {
             let why = "ipam.dhcp.families is []: it must list \"4\", \"6\" or both";
             return Err(Error::config(why));
         }
-        let pool = pool(&call.config)?;
+        if let Some(twice) = (1..families.len()).find(|at| families[..*at].contains(&families[*at]))
+        {
+            let family = &families[twice];
+            let why = format!("ipam.dhcp.families[{twice}]: {family:?} is there twice");
+            return Err(Error::config(why));
+        }
+        let pool = only_pool(pools)?;
         let facts = Facts::of(call)?;
         let mut provide = BTreeMap::new();
         let mut request = REQUESTED.to_vec();
@@ -89,9 +105,9 @@ impl Settings {
     }
 }
 
-/// The pool of the call; an empty object without one.
-fn pool(config: &NetworkConfig) -> Result<Object, Error> {
-    let mut pools = Pools::of_call(config)?.into_entries();
+/// The pool of these; an empty object without one.
+fn only_pool(pools: Pools) -> Result<Object, Error> {
+    let mut pools = pools.into_entries();
     let count = pools.len();
     let pool = pools.pop().unwrap_or_default();
     let key = REFUSED.iter().find(|key| pool.get(key).is_some());
@@ -162,7 +178,7 @@ fn number(path: &str, option: &str) -> Result<u8, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cni::Environment;
+    use cni::{Environment, NetworkConfig};
 
     fn read(ipam: &str, prev_result: &str) -> Result<Settings, Error> {
         let json = format!(
@@ -214,6 +230,16 @@ mod tests {
                 r#"{"dhcp":{"families":["5"]}}"#,
                 "null",
                 "ipam.dhcp.families[0]: \"5\" is neither",
+            ),
+            (
+                r#"{"dhcp":{"families":["4","4"]}}"#,
+                "null",
+                "ipam.dhcp.families[1]: \"4\" is there twice",
+            ),
+            (
+                r#"{"dhcp":{"family":["6"]}}"#,
+                "null",
+                "ipam.dhcp.family: there is no such key",
             ),
             (
                 r#"{"provide":[{"option":"colour","value":"x"}]}"#,
