@@ -18,6 +18,7 @@ fn a_lease_is_renewed_as_long_as_a_daemon_lives_and_its_end_is_the_kernels() {
     let config = lan.config(&json!({}));
     assert_eq!(lan.add("c1", &config), ["10.1.0.50"]);
     assert_eq!(lan.lifetime("c1"), None);
+    fs::write(lan.file("state/stray"), "").unwrap();
     let renewer = lan.renewer();
     wait_for(|| lan.lifetime("c1").is_some());
     let acks = lan.count("DHCPACK");

@@ -17,11 +17,11 @@ use clap::Parser;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use records::attachments;
+use records::Look;
 use schedule::Schedule;
 
 /// Interval in which new and removed records are noticed.
-const LOOK: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Renews the leases that ipam-da-dhcp has taken.
 #[derive(Parser)]
@@ -42,7 +42,8 @@ struct Arguments {
 }
 
 /// Runs the daemon. SIGTERM and SIGINT end it at once: nothing is lost by that. SIGHUP changes
-/// nothing: it looks each second. `--once` fails if something is wrong with an attachment.
+/// nothing: it looks each second. `--once` fails if something is wrong with an attachment, or
+/// unknown.
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     tracing_subscriber::fmt()
@@ -55,22 +56,25 @@ fn main() -> Result<ExitCode> {
         flag::register_conditional_shutdown(signal, 0, Arc::new(AtomicBool::new(true)))?;
     }
     flag::register(SIGHUP, Arc::default())?;
-    let mut schedule = Schedule::default();
-    if arguments.once {
-        schedule.note(attachments(&arguments)?, false);
-        return Ok(ExitCode::from(u8::from(!schedule.visit_due())));
+    if !arguments.once {
+        tracing::info!(version = plugin::version_with_commit(), "started");
     }
-    tracing::info!(version = plugin::version_with_commit(), "started");
-    let mut is_start = true;
+    let mut schedule = Schedule::default();
+    let mut warned = Vec::new();
+    let mut is_start = !arguments.once;
     loop {
-        match attachments(&arguments) {
-            Ok(names) => {
-                schedule.note(names, is_start);
-                is_start = false;
-            }
-            Err(error) => tracing::warn!("{error:#}"),
+        let look = Look::at(&arguments);
+        // A problem that stays is said once.
+        for problem in look.problems.iter().filter(|of| !warned.contains(*of)) {
+            tracing::warn!("{problem}");
         }
-        schedule.visit_due();
-        sleep(LOOK);
+        warned.clone_from(&look.problems);
+        schedule.note(look, is_start);
+        is_start = false;
+        let is_well = schedule.visit_due();
+        if arguments.once {
+            return Ok(ExitCode::from(u8::from(!is_well || !warned.is_empty())));
+        }
+        sleep(INTERVAL);
     }
 }

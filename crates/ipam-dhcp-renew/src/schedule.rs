@@ -1,14 +1,14 @@
 //! The times of the visits, in memory. After a start, every attachment is visited, and its leases
 //! are renewed at its own moment soon after.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ipam_da_dhcp::Lease;
 
-use crate::records::RecordName;
+use crate::records::{Look, RecordName};
 
 /// Number of attachments that are visited at once.
 const AT_ONCE: usize = 64;
@@ -33,9 +33,11 @@ pub(crate) struct Entry {
 
 impl Schedule {
     /// Takes note of new and removed records, at the daemon's start or later.
-    pub(crate) fn note(&mut self, names: BTreeSet<RecordName>, is_start: bool) {
-        self.0.retain(|name, _| names.contains(name));
-        for name in names {
+    pub(crate) fn note(&mut self, look: Look, is_start: bool) {
+        let is_gone =
+            |name: &RecordName| look.whole.contains(&name.state_dir) && !look.names.contains(name);
+        self.0.retain(|name, _| !is_gone(name));
+        for name in look.names {
             self.0.entry(name).or_insert_with(|| Entry {
                 due: Instant::now(),
                 is_start,
@@ -76,4 +78,54 @@ pub(crate) fn own_moment(name: &RecordName, window: Duration) -> Duration {
     let window = window.as_millis();
     let wait = (u128::from(own) + window - now.unwrap_or_default().as_millis() % window) % window;
     Duration::from_millis(u64::try_from(wait).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::Parser;
+
+    use super::*;
+    use crate::Arguments;
+
+    #[test]
+    fn a_folder_that_can_not_be_read_hides_no_other_and_takes_no_lease_away() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        let record = |network: &str| path(network).join("c1:eth0.json");
+        for network in ["lan", "lost"] {
+            fs::create_dir(path(network)).unwrap();
+            fs::write(record(network), "").unwrap();
+        }
+        let state_dir = root.path().to_str().unwrap();
+        let arguments = Arguments::parse_from(["x", "--state-dir", state_dir]);
+        let mut schedule = Schedule::default();
+        schedule.note(Look::at(&arguments), false);
+        assert_eq!(schedule.0.len(), 2);
+        fs::rename(path("lost"), path("moved.away")).unwrap();
+        fs::write(path("lost"), "").unwrap();
+        fs::remove_file(record("moved.away")).unwrap();
+        let look = Look::at(&arguments);
+        assert!(
+            look.problems[0].contains("/lost can't be listed"),
+            "{:?}",
+            look.problems
+        );
+        let networks: Vec<&str> = look
+            .names
+            .iter()
+            .map(|name| name.network.as_str())
+            .collect();
+        assert_eq!(
+            (networks.as_slice(), look.problems.len()),
+            (&["lan"][..], 1)
+        );
+        schedule.note(look, false);
+        assert_eq!(schedule.0.len(), 2);
+        // Now it is proven that nothing is there.
+        fs::remove_file(path("lost")).unwrap();
+        schedule.note(Look::at(&arguments), false);
+        assert_eq!(schedule.0.len(), 1);
+    }
 }

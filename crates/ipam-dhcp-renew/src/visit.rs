@@ -99,7 +99,8 @@ fn tend_one(
     at_start: Option<&RecordName>,
 ) -> io::Result<Duration> {
     let (link, address) = (exchange.link, lease.address);
-    let age = record.added.elapsed().unwrap_or_default();
+    // If the clock was set back meanwhile, the age is unknown, and not that of a young one.
+    let age = record.added.elapsed().unwrap_or(Duration::MAX);
     let has_time = Instant::now() < exchange.until;
     let Some((net, mut left)) = link.address(address)? else {
         if age < YOUNG || !has_time {

@@ -10,9 +10,6 @@ use crate::chain::{Chain, earlier_add};
 use crate::record::{Intent, Line, RecordFile};
 use crate::run::Addition;
 
-/// The reason of an ADD that must be recorded and isn't.
-const NOT_RECORDED: &str = "the attachment can't be recorded";
-
 impl Chain<'_> {
     /// ADD: runs the delegates in order. The result is the last one's, as it came, or,
     /// with `"result": "merge"`, all of theirs; without `pools` and `facts`.
@@ -52,9 +49,11 @@ impl Chain<'_> {
         }
         let must_be_recorded = self.caller_line.is_some();
         let is_whole = || file.is_some_and(RecordFile::is_whole);
+        let path = self.records.file(attachment);
+        let not_recorded = || format!("{}: the attachment can't be recorded", path.display());
         if must_be_recorded && !is_whole() {
             file.map(RecordFile::remove);
-            return Err(Error::new(code::IO, NOT_RECORDED));
+            return Err(Error::new(code::IO, not_recorded()));
         }
         let addition = Addition {
             delegates: Delegates {
@@ -69,7 +68,7 @@ impl Chain<'_> {
         let added = addition.run(|result| {
             // By a record that lacks lines, the next ADD or a GC would undo this one.
             if !is_whole() && (must_be_recorded || !file.is_none_or(RecordFile::remove)) {
-                return Err(io::Error::other(NOT_RECORDED));
+                return Err(io::Error::other(not_recorded()));
             }
             deliver(result)
         });

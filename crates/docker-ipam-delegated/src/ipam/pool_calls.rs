@@ -15,6 +15,7 @@ use serde_json::json;
 use state_files::open_if_there;
 
 use crate::http::answer::Answer;
+use crate::http::refusal::message;
 use crate::ipam::allocations::{Allocation, Phase};
 use crate::ipam::default_pools::next_free;
 use crate::ipam::host_routes;
@@ -63,6 +64,7 @@ impl IpamDriver {
 
     /// The next free default pool, claimed by a reservation of its network address.
     fn claimed(&self, request: &PoolRequest) -> Result<(Pool, Option<Arc<Allocation>>)> {
+        let mut last = "others claim each one".to_owned();
         for _ in 0..MOST_CLAIMS {
             let subnet = self.next_default_pool(request.v6)?;
             let pool = request.pool(subnet, None)?;
@@ -78,10 +80,13 @@ impl IpamDriver {
             match self.conclude(&claim, self.add(&claim, &chain, Some(ip))) {
                 Ok(_) => return Ok((pool, Some(claim))),
                 // Another program may have reserved it meanwhile.
-                Err(error) => tracing::warn!(%subnet, %error, "can't be claimed"),
+                Err(error) => {
+                    tracing::warn!(%subnet, %error, "can't be claimed");
+                    last = format!("{subnet}: {}", message(&error));
+                }
             }
         }
-        bail!("no default pool can be claimed; see the daemon's log")
+        bail!("no default pool can be claimed; the last one: {last}")
     }
 
     /// The first default pool in which nothing is reserved; else the first one that Docker has

@@ -186,8 +186,10 @@ impl NetworkDriver {
     /// The record of an endpoint; `None` if it has none.
     fn record_of(&self, id: &str) -> Result<Option<ListedRecord>> {
         let attachment = attachment(id)?;
-        for network in networks(&self.records)? {
-            if let Some(record) = record_of(&self.records, &network, &attachment)? {
+        let folder = |network: &str| self.records.join(network).display().to_string();
+        for network in networks(&self.records).with_context(|| folder(""))? {
+            let found = record_of(&self.records, &network, &attachment);
+            if let Some(record) = found.with_context(|| folder(network.as_str()))? {
                 return Ok(Some(record));
             }
         }

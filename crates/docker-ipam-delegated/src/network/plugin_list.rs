@@ -43,10 +43,11 @@ pub(crate) fn find_all(list: &NetworkConfig, environment: &Environment) -> Resul
     for (name, plugin) in plugins(list)? {
         let ipam: Object = plugin.read("", "ipam")?.unwrap_or_default();
         let delegates: Vec<String> = ipam.read("ipam", "delegates")?.unwrap_or_default();
+        let kind: Option<String> = ipam.read("ipam", "type")?;
         ensure!(
-            !delegates.iter().any(|name| name == LEASES),
-            "ipam.delegates has {LEASES}: Docker moves the interface to another namespace, where its \
-             lease would not be renewed"
+            !delegates.iter().chain(&kind).any(|name| name == LEASES),
+            "ipam has {LEASES}: Docker moves the interface to another namespace, where its lease \
+             would not be renewed"
         );
         let found = search_path.find(&name);
         found.map_err(|failure| failure.to_error()).context(name)?;
@@ -219,6 +220,22 @@ mod tests {
     fn config_of(plugin: &Value, endpoint: &Endpoint) -> Value {
         let config = config(&object(plugin), endpoint, None).unwrap();
         serde_json::to_value(config).unwrap()
+    }
+
+    #[test]
+    fn leases_that_nobody_would_renew_are_refused() {
+        let environment = Environment::default().with("CNI_PATH", "/nowhere");
+        for ipam in [
+            r#"{"type":"ipam-da-dhcp"}"#,
+            r#"{"type":"ipam-delegated","delegates":["ipam-da-dhcp"]}"#,
+        ] {
+            let list = format!(
+                r#"{{"cniVersion":"1.0.0","name":"net","plugins":[{{"type":"bridge","ipam":{ipam}}}]}}"#
+            );
+            let list = NetworkConfig::parse(list.into_bytes()).unwrap();
+            let refusal = find_all(&list, &environment).unwrap_err().to_string();
+            assert!(refusal.starts_with("ipam has ipam-da-dhcp"), "{refusal}");
+        }
     }
 
     #[test]

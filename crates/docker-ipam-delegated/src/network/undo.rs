@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use chain::OwnRecord;
 use chain::record::{RecordState, attachments, networks, record_of, records};
 use cni::{Attachment, NetworkName};
@@ -104,9 +104,15 @@ impl NetworkDriver {
     /// An I/O error of the folder of records.
     pub(crate) fn endpoints(&self) -> Result<Vec<Endpoint>> {
         let mut endpoints = Vec::new();
-        for network in networks(&self.records)? {
-            let listed = records(&self.records, &network)?.into_iter();
-            endpoints.extend(listed.filter_map(|record| Endpoint::of(record).ok()));
+        let folder = |network: &str| self.records.join(network).display().to_string();
+        for network in networks(&self.records).with_context(|| folder(""))? {
+            let listed = records(&self.records, &network);
+            let listed = listed.with_context(|| folder(network.as_str()))?;
+            endpoints.extend(
+                listed
+                    .into_iter()
+                    .filter_map(|record| Endpoint::of(record).ok()),
+            );
         }
         Ok(endpoints)
     }

@@ -99,6 +99,13 @@ impl Link {
     /// An I/O error.
     pub fn put(&self, net: IpNet, valid: u32) -> io::Result<()> {
         let mut request = self.address_message(net);
+        // As the main plugins' library sets it.
+        if let IpNet::V4(net) = net
+            && net.prefix_len() < 31
+        {
+            let broadcast = AddressAttribute::Broadcast(net.broadcast());
+            request.attributes.push(broadcast);
+        }
         let mut times = CacheInfo::default();
         (times.ifa_preferred, times.ifa_valid) = (valid, valid);
         request.attributes.push(AddressAttribute::CacheInfo(times));
