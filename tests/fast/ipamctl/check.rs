@@ -115,6 +115,8 @@ fn each_trap_is_found_and_its_key_named() {
     let find = |delegates: &[&str], ipam: &Value, key: &str| {
         assert_found("1.0.0", delegates, ipam, &none, key);
     };
+    let direct = with("type", json!("ipam-da-host-local"));
+    find(&[], &direct, "plugins[0].ipam.type");
     find(&["ipam-ds-ranges", "no-such"], ranges, "ipam.delegates[1]");
     find(
         &["ipam-ds-ranges", "old-plugin"],

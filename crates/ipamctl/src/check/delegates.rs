@@ -15,7 +15,15 @@ impl ConflistCheck<'_> {
         for (i, plugin) in self.checked.conflist.plugins.iter().enumerate() {
             self.check_plugin(&plugin.kind, &format!("plugins[{i}].type"), Severity::Error);
             if let Some(ipam) = plugin.ipam_type() {
-                self.check_plugin(ipam, &format!("plugins[{i}].ipam.type"), Severity::Error);
+                let key = format!("plugins[{i}].ipam.type");
+                self.check_plugin(ipam, &key, Severity::Error);
+                let name: Option<DelegateName> = ipam.parse().ok();
+                if name.is_some_and(|name| name.allocates() || name.holds_nothing()) {
+                    let problem =
+                        format!("{ipam} is a delegate: no chain gives it pools, or records it");
+                    let instead = format!("ipam-delegated, with \"delegates\": [\"{ipam}\"]");
+                    self.warning(&key, problem, instead);
+                }
             }
         }
     }

@@ -1,7 +1,6 @@
 //! Selects the attachments that a command line names: by address, owner, or container ID.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 use anyhow::{Result, bail};
 
@@ -31,7 +30,7 @@ pub(crate) fn select<'s, 'a>(
         };
         all.iter().filter(is_wanted).collect::<Vec<_>>()
     };
-    let ip: Option<IpAddr> = word.parse().ok();
+    let ip = ipam::parse_address(word).map(|ip| ip.to_canonical());
     let mut holders = matching(&|one| one.ips().any(|held| Some(held) == ip));
     // A container has its owner's address.
     if holders.iter().any(|one| one.container.is_some()) {
@@ -104,6 +103,15 @@ mod tests {
         let all = attachments(rows);
         let found = select(&all, &target).map_err(|error| error.to_string());
         found.map(|found| joined(found, "; "))
+    }
+
+    #[test]
+    fn an_address_may_have_its_prefix_and_be_written_as_ipv6() {
+        let rows = [held("net", "c1", "10.1.0.2")];
+        let found = find(&rows, "10.1.0.2", None);
+        for word in ["10.1.0.2/24", "::ffff:10.1.0.2"] {
+            assert_eq!(find(&rows, word, None), found);
+        }
     }
 
     #[track_caller]
