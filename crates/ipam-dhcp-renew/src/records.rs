@@ -67,12 +67,7 @@ impl Look {
     }
 
     fn known<T>(&mut self, folder: &Path, listed: io::Result<T>) -> Option<T> {
-        let problem = |error| {
-            format!(
-                "the records in {} can't be listed: {error}",
-                folder.display()
-            )
-        };
+        let problem = |error| format!("records in {}: {error}", folder.display());
         self.problems.extend(listed.as_ref().err().map(problem));
         listed.ok()
     }
