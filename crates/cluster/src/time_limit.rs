@@ -47,16 +47,22 @@ impl<'a> TimeLimit<'a> {
         }
     }
 
-    /// From now on, each request and its repetitions, and each page of a list, have the whole
-    /// `timeout`. For tools.
+    /// From now on, each request and its repetitions together have the whole `timeout`, and the pages
+    /// of a list that are answered take nothing of it. For tools.
     pub fn limit_each_request(&self) {
         self.limits_each_request.set(true);
     }
 
-    /// Notes that a new request, or a page of a list, starts.
-    pub fn start_request(&self) {
+    /// Notes that a new request starts.
+    pub(crate) fn start_request(&self) {
+        self.set_left(self.timeout);
+    }
+
+    /// Notes that a page of a list was answered: as much time is left as before it was requested. Without
+    /// an answer, the time goes on, so that the repetition of the list ends.
+    pub fn set_left(&self, left: Duration) {
         if self.limits_each_request.get() {
-            self.end.set(Instant::now() + self.timeout);
+            self.end.set(Instant::now() + left);
         }
     }
 
@@ -78,5 +84,34 @@ impl<'a> TimeLimit<'a> {
             return false;
         }
         wait_for([self.cancellation()], Some(time)).is_ok_and(|[cancelled]| !cancelled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::sleep;
+
+    use super::*;
+
+    #[test]
+    fn answered_pages_of_a_tools_list_take_no_time_and_pauses_do() {
+        let timeout = Duration::from_millis(200);
+        let limit = TimeLimit::new(timeout, None);
+        limit.limit_each_request();
+        limit.start_request();
+        let answer_page = || {
+            let left = limit.left();
+            sleep(timeout / 2);
+            limit.set_left(left);
+        };
+        for _ in 0..3 {
+            answer_page();
+        }
+        let mut repetitions = 0;
+        while repetitions < 9 && limit.pause(timeout / 8) {
+            answer_page();
+            repetitions += 1;
+        }
+        assert!((1..=8).contains(&repetitions), "{repetitions}");
     }
 }

@@ -85,8 +85,9 @@ impl<'a> Client<'a> {
             ..range.clone()
         };
         loop {
-            self.time.start_request();
+            let left = self.time.left();
             let answer = self.range(page.clone())?;
+            self.time.set_left(left);
             if let Some(last) = answer.kvs.last() {
                 page.key = [&last.key[..], &[0]].concat();
             }

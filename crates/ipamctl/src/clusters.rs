@@ -245,3 +245,54 @@ pub(crate) fn retain_gone_owners(
     });
     Ok(gone.collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// A port of this machine that refuses connections.
+    const CLOSED: &str = "http://127.0.0.1:1";
+
+    #[test]
+    fn a_list_of_an_engine_that_is_away_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, content: serde_json::Value| {
+            let path = folder.path().join(name);
+            fs::write(&path, content.to_string()).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            path
+        };
+        let etcd = json!({"endpoints": [CLOSED], "timeout": "600ms"});
+        let kubeconfig = json!({"current-context": "a",
+            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+            "clusters": [{"name": "a", "cluster": {"server": CLOSED}}],
+            "users": [{"name": "a", "user": {"token": "x"}}]});
+        let kubeconfig = write("kubeconfig", kubeconfig);
+        let kubernetes = json!({"kubeconfig": kubeconfig, "timeout": "600ms"});
+        let sections: [(&'static dyn Engine, _); 2] = [
+            (
+                &etcd::ENGINE,
+                json!({"node": "n", "etcd": write("etcd.json", etcd)}),
+            ),
+            (
+                kubernetes::ENGINE,
+                json!({"node": "n", "kubernetes": kubernetes}),
+            ),
+        ];
+        for (engine, ipam) in sections {
+            let ipam = serde_json::from_value(ipam).unwrap();
+            let cluster = Cluster::read(engine, ipam).unwrap();
+            let mut store = cluster.open().unwrap();
+            let mut attempts = 0;
+            let listed = until_answered(&mut *store, |store| {
+                attempts += 1;
+                assert!(attempts < 20, "{} is asked for ever", engine.name());
+                store.names()
+            });
+            assert!(attempts > 1 && listed.is_err_and(|error| error.may_pass()));
+        }
+    }
+}

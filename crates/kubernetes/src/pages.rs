@@ -106,8 +106,9 @@ impl Kubernetes<'_> {
     ) -> Result<(), StoreError> {
         (.., list.limit) = form.request();
         loop {
-            self.time().start_request();
+            let left = self.time().left();
             let page: Page<T> = self.read_with(|kube| request(kube, collection, form, &list))?;
+            self.time().set_left(left);
             let first = page.columns.first();
             if form == Form::Names && first.is_none_or(|column| column.format != "name") {
                 let msg = format!("the API server's list of {collection} has no names");
