@@ -83,7 +83,7 @@ fn node_files(folder: &Path, node: Option<&str>, extensions: &[&str]) -> Result<
     let names = names_in(&data)?.into_iter();
     for name in names.filter(|name| !name.starts_with('.')) {
         let path = data.join(&name);
-        if path.metadata()?.is_file() {
+        if path.metadata().at(&path)?.is_file() {
             all.insert(name, fs::read_to_string(&path).at(&path)?);
         }
     }
@@ -192,6 +192,9 @@ mod tests {
         symlink("..data/a.json", path.join("a.json")).unwrap();
         let files = node_files(path, None, &["json"]).unwrap();
         assert_eq!(files, Files::from([("a.json".to_owned(), "{}".to_owned())]));
+        symlink("nowhere", path.join("..2026_1/b.json")).unwrap();
+        let error = node_files(path, None, &["json"]).unwrap_err();
+        assert!(error.to_string().ends_with("b.json"), "{error}");
     }
 
     fn replaced(text: &str, subnets: &[&str]) -> Result<String, String> {
