@@ -79,7 +79,7 @@ pub(crate) enum Command {
     /// attachment has one of them now.
     Reconcile {
         /// This node's name in the cluster of --kubeconfig.
-        #[arg(long, value_name = "NODE", requires = "kubeconfig")]
+        #[arg(long, value_name = "NODE")]
         node: Option<String>,
     },
 }
@@ -234,6 +234,18 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_clusters_options_may_be_before_and_behind_the_command() {
+        let words = ["--kubeconfig", "file", "reconcile", "--node", "n1"];
+        let mut swapped = words;
+        swapped.rotate_left(2);
+        for words in [words, swapped] {
+            let line = ["ipamctl"].iter().chain(&words);
+            let read = Arguments::try_parse_from(line).unwrap();
+            assert!(read.sources.kubeconfig.is_some());
+        }
     }
 
     #[test]

@@ -25,6 +25,9 @@ pub(crate) fn run(name: Option<&str>, context: &Context<'_>) -> Result<bool> {
     let kubeconfig = context.sources.kubeconfig.as_ref();
     let missing = "--node is missing: the name of this node";
     ensure!(kubeconfig.is_none() || name.is_some(), missing);
+    // clap would look for it only behind the command.
+    let missing = "--kubeconfig is missing: --node is a name in its cluster";
+    ensure!(kubeconfig.is_some() || name.is_none(), missing);
     let person = kubeconfig.zip(name);
     let unread = node.problems.iter().chain(&inventory.problems);
     let mut unread: Vec<String> = unread.map(ToString::to_string).collect();
