@@ -230,7 +230,7 @@ fn the_space_of_a_pool_with_addresses_never_changes() {
 }
 
 #[test]
-fn a_pool_is_listed_with_the_networks_that_use_it() {
+fn a_pool_is_listed_with_its_networks_also_beside_a_foreign_key() {
     needs!(ETCD, ETCDCTL);
     let cluster = Cluster::default();
     for (network, pool, subnet) in [
@@ -243,7 +243,12 @@ fn a_pool_is_listed_with_the_networks_that_use_it() {
         let file = format!("10-{network}.conflist");
         cluster.sandbox.write_conflist(&file, &config);
     }
-    let pools = cluster.ipamctl("n1", &["pools", "--json"]).run().result();
+    cluster.etcd.put("/ipam/v1/pools/note", "somebody's");
+    let output = cluster.ipamctl("n1", &["pools", "--json"]).run();
+    output.failed(2, ["pools/note: it is no JSON object"]);
+    let show = cluster.ipamctl("n1", &["show", "10.0.0.2"]).run();
+    show.failed(2, ["not everything: 1 could not be read, named above; of"]);
+    let pools: Value = serde_json::from_str(&output.stdout).unwrap();
     let users = |pool: &Value| (pool["pool"].clone(), pool["networks"].clone());
     let users: Vec<(Value, Value)> = pools.as_array().unwrap().iter().map(users).collect();
     let expected = [("lan", "storage"), ("phones", "voice")];
@@ -268,16 +273,11 @@ fn a_wrong_setting_or_definition_is_named_by_its_place() {
     let file = cluster.settings("n1", &json!({"endpoints": [cluster.etcd.url()]}));
     let text = "etcd has no pool \"blue\": etcd:/ipam/v1/pools/blue is missing";
     refused("etcd", json!(file), text);
-    cluster
-        .etcd
-        .put("/ipam/v1/pools/blue", r#"{"subnet":"10.0.0.0"}"#);
+    cluster.define("blue", &json!({"subnet": "10.0.0.0"}));
     let text = "etcd:/ipam/v1/pools/blue.subnet: \"10.0.0.0\" is no subnet";
     refused("node", json!("n1"), text);
     cluster.etcd.put("/ipam/v1/pools/blue", "{");
-    refused(
-        "node",
-        json!("n1"),
-        "etcd:/ipam/v1/pools/blue: it is no JSON object",
-    );
+    let text = "etcd:/ipam/v1/pools/blue: it is no JSON object";
+    refused("node", json!("n1"), text);
     refused("node", json!("a/b"), "ipam.node: \"a/b\" can't name a node");
 }

@@ -83,12 +83,12 @@ pub trait Store {
 
 /// Lists of everything in a store, for tools.
 pub trait Inventory: Store {
-    /// All pools, by name, with their definitions.
+    /// All pools, by name, with their definitions; a pool whose definition isn't JSON has the failure.
     ///
     /// # Errors
     ///
     /// See [`crate::Kind`].
-    fn pools(&mut self) -> Result<Vec<(String, Object)>, StoreError>;
+    fn pools(&mut self) -> Result<Vec<(String, Result<Object, StoreError>)>, StoreError>;
 
     /// The names of all addresses.
     ///

@@ -52,15 +52,15 @@ impl<'a> EtcdStore<'a> {
         })?;
         Ok(names)
     }
+}
 
-    /// The definition in a key, which must be a JSON object.
-    fn definition(&self, stored: &KeyValue) -> Result<Object, StoreError> {
-        serde_json::from_slice(&stored.value).map_err(|error| {
-            let key = String::from_utf8_lossy(&stored.key);
-            let why = format!("etcd:{key}: it is no JSON object: {error}");
-            StoreError::new(Kind::Settings, why)
-        })
-    }
+/// The definition in a key, which must be a JSON object.
+fn definition(stored: &KeyValue) -> Result<Object, StoreError> {
+    serde_json::from_slice(&stored.value).map_err(|error| {
+        let key = String::from_utf8_lossy(&stored.key);
+        let why = format!("etcd:{key}: it is no JSON object: {error}");
+        StoreError::new(Kind::Settings, why)
+    })
 }
 
 /// An address as it is stored.
@@ -93,7 +93,7 @@ impl Store for EtcdStore<'_> {
     fn pool(&mut self, name: &str) -> Result<Option<Object>, StoreError> {
         let answer = self.client.range(Range::key(self.keys.pool(name)))?;
         let stored = answer.kvs.first();
-        stored.map(|stored| self.definition(stored)).transpose()
+        stored.map(definition).transpose()
     }
 
     fn claim(
@@ -185,16 +185,14 @@ impl Store for EtcdStore<'_> {
 }
 
 impl Inventory for EtcdStore<'_> {
-    fn pools(&mut self) -> Result<Vec<(String, Object)>, StoreError> {
+    fn pools(&mut self) -> Result<Vec<(String, Result<Object, StoreError>)>, StoreError> {
         let prefix = self.keys.pools();
-        let mut stored = Vec::new();
-        let range = Range::prefix(&*prefix);
-        self.client.each(&range, |pool| stored.push(pool))?;
-        let pool = |stored: &KeyValue| {
+        let mut pools = Vec::new();
+        self.client.each(&Range::prefix(&*prefix), |stored| {
             let name = String::from_utf8_lossy(&stored.key[prefix.len()..]).into_owned();
-            Ok((name, self.definition(stored)?))
-        };
-        stored.iter().map(pool).collect()
+            pools.push((name, definition(&stored)));
+        })?;
+        Ok(pools)
     }
 
     fn names(&mut self) -> Result<Vec<AddressKey>, StoreError> {

@@ -14,6 +14,7 @@ mod row;
 mod selection;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt::Display;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -272,8 +273,19 @@ impl Inventory {
         let is_known = node.network(name).is_some()
             || self.pools.all.iter().any(|pool| pool.matches_name(name))
             || self.rows.iter().any(|row| row.matches_name(name));
-        ensure!(is_known, "no network or pool {name}: see ipamctl pools");
+        ensure!(
+            is_known,
+            self.unless_unread(format!("no network or pool {name}: see ipamctl pools"))
+        );
         Ok(())
+    }
+
+    /// The text of an error that says that something isn't there: it may be in what couldn't be read.
+    pub(crate) fn unless_unread(&self, missing: impl Display) -> String {
+        match self.verdict(false) {
+            Ok(_) => missing.to_string(),
+            Err(incomplete) => format!("{incomplete}; of the rest: {missing}"),
+        }
     }
 
     /// The result of a command that has shown what could be read: whether it has findings.

@@ -220,11 +220,11 @@ impl Store for Kubernetes<'_> {
 }
 
 impl Inventory for Kubernetes<'_> {
-    fn pools(&mut self) -> Result<Vec<(String, Object)>, StoreError> {
+    fn pools(&mut self) -> Result<Vec<(String, Result<Object, StoreError>)>, StoreError> {
         let mut named = Vec::new();
         let all = ListParams::default();
         self.each(&pools(), Form::Whole, all, |pool: RawPool| {
-            named.push((pool.metadata.name, pool.spec));
+            named.push((pool.metadata.name, Ok(pool.spec)));
         })?;
         Ok(named)
     }

@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &LsArguments, context: &Context<'_>) -> Result<bool
     }
     let is_wanted = |row: &&Row| name.is_none_or(|name| row.matches_name(name));
     let rows: Vec<&Row> = inventory.rows.iter().filter(is_wanted).collect();
-    if rows.is_empty() {
+    if rows.is_empty() && inventory.unread == 0 {
         warn("no address is reserved");
     }
     let lines = || table(&rows, arguments).lines();

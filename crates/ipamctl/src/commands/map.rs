@@ -37,7 +37,10 @@ pub(crate) fn run(name: &str, context: &Context<'_>) -> Result<bool> {
     let pools: Vec<&PlacedPool> = known.filter(|placed| placed.matches_name(name)).collect();
     ensure!(
         !pools.is_empty(),
-        "no conflist has ranges of a network or pool {name}; ipamctl pools shows those that are known"
+        inventory.unless_unread(format!(
+            "no conflist has ranges of a network or pool {name}; ipamctl pools shows those that are \
+             known"
+        ))
     );
     let usage = |placed: &&PlacedPool| PoolUsage::of(placed, &inventory);
     let usages: Vec<PoolUsage> = pools.iter().map(usage).collect();

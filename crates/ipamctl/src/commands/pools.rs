@@ -20,7 +20,7 @@ pub(crate) fn run(network: Option<&str>, context: &Context<'_>) -> Result<bool> 
         let serves = |usage: &PoolUsage| usage.networks.iter().any(|network| network == name);
         pools.retain(|usage| usage.pool.as_deref() == Some(name) || serves(usage));
     }
-    if pools.is_empty() {
+    if pools.is_empty() && inventory.unread == 0 {
         warn("no network's addresses are kept here, and no conflist has a pool");
     }
     context.print(&pools, || table(&pools))?;

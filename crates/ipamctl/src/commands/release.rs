@@ -1,6 +1,6 @@
 //! `ipamctl release`: releases the attachments that a person names, without asking for evidence.
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use chain::WhenBusy;
 
 use crate::Context;
@@ -12,7 +12,8 @@ pub(crate) fn run(arguments: &ReleaseArguments, context: &Context<'_>) -> Result
     let node = &context.node();
     let inventory = Inventory::read(node, NodeScope::ThisNodeAndOwners);
     let all = attachments(&inventory.rows);
-    let found = select(&all, &arguments.target)?;
+    let found = select(&all, &arguments.target);
+    let found = found.map_err(|error| anyhow!(inventory.unless_unread(error)))?;
     let released = found.into_iter().map(|attachment| {
         let limit = arguments.timeout;
         let released = release(node, attachment, WhenBusy::Wait, limit, |_| None);

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::SystemTime;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use chain::record::{AttachmentRecord, Namespace};
 use cni::without_secrets;
 use ipam_da_dhcp::Lease;
@@ -54,7 +54,8 @@ pub(crate) fn run(target: &Target, context: &Context<'_>) -> Result<bool> {
     let node = &context.node();
     let inventory = Inventory::read(node, NodeScope::ThisNodeAndOwners);
     let all = attachments(&inventory.rows);
-    let found = select(&all, target)?;
+    let found = select(&all, target);
+    let found = found.map_err(|error| anyhow!(inventory.unless_unread(error)))?;
     let shown: Vec<Details<'_>> = found.iter().map(|one| Details::new(one, node)).collect();
     context.print(&shown, || {
         let texts: Vec<Vec<String>> = shown.iter().map(Details::lines).collect();

@@ -80,16 +80,20 @@ impl Inventory {
     }
 
     fn read_pools(&mut self, cluster: &Cluster, store: &mut dyn Store) -> Result<()> {
-        for (name, mut definition) in until_answered(store, |store| store.pools())? {
-            definition.set("name", &name);
+        for (name, definition) in until_answered(store, |store| store.pools())? {
             let path = store.path_of_pool(&name);
-            match Pool::read(&path, definition) {
+            let read = definition.map_err(|error| error.msg);
+            let pool = read.and_then(|mut definition| {
+                definition.set("name", &name);
+                Pool::read(&path, definition).map_err(|error| error.msg)
+            });
+            match pool {
                 Ok(pool) => self.pools.add(PlacedPool {
                     directory: cluster.place(pool.space.as_ref()).into(),
                     pool,
                     networks: cluster.networks_of(&name),
                 }),
-                Err(error) => self.problems.push(Problem::new(path, error.msg)),
+                Err(why) => self.problems.push(Problem::new(path, why)),
             }
         }
         Ok(())
