@@ -9,33 +9,20 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use cluster::{Engine, Held, Inventory, Node, Store as _, StoreError, until_answered};
-use cni::{DelegateName, NetworkName, Object};
+use cni::{NetworkName, Object};
 use conflist::Problem;
 use kubernetes::{Kubernetes, OwnedState};
 use serde_json::json;
 
 use crate::Context;
 use crate::local_node::LocalNode;
-use crate::network::Network;
+use crate::network::{Network, engine_of};
 use crate::output::warn;
 use crate::pools::pool_names;
 
 /// The kubeconfig that the manifests let the installer write into the folder of conflists. With Multus,
 /// networks are in Kubernetes' API, and nothing else on a node leads to its cluster.
 const INSTALLED_KUBECONFIG: &str = "ipam-delegated.kubeconfig";
-
-/// The index of the delegate that is an engine's allocator, and the engine.
-pub(crate) fn engine_of<'d>(
-    delegates: impl IntoIterator<Item = &'d DelegateName>,
-) -> Option<(usize, &'static dyn Engine)> {
-    let engines: [&dyn Engine; 2] = [&etcd::ENGINE, kubernetes::ENGINE];
-    let mut numbered = delegates.into_iter().enumerate();
-    numbered.find_map(|(at, delegate)| {
-        let mut engines = engines.into_iter();
-        let engine = engines.find(|engine| delegate.as_str() == engine.allocator())?;
-        Some((at, engine))
-    })
-}
 
 /// The section with this kubeconfig.
 pub(crate) fn with_kubeconfig(mut ipam: Object, file: &Path) -> Object {

@@ -7,6 +7,7 @@
 //! is a problem, never a missing row.
 
 mod attachment;
+mod cluster_address;
 mod cluster_rows;
 mod container_names;
 mod leftovers;
@@ -33,7 +34,7 @@ use crate::pools::KnownPools;
 use leftovers::Leftovers;
 
 pub(crate) use attachment::{NetworkAttachment, attachments};
-pub(crate) use cluster_rows::ClusterAddress;
+pub(crate) use cluster_address::ClusterAddress;
 pub(crate) use container_names::{ContainerNames, short_id};
 pub(crate) use row::{Row, RowState};
 pub(crate) use selection::select;

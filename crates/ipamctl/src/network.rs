@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use chain::record::state_dir;
+use cluster::Engine;
 use cni::{DelegateName, Environment, Error, NetworkConfig, NetworkName, Object};
 use conflist::{Conflist, PluginEntry};
 use reservations::DATA_DIR;
@@ -138,6 +139,19 @@ pub(crate) fn with_keys(
     change(&mut object, &mut ipam);
     object.set("ipam", &ipam);
     NetworkConfig::parse(serde_json::to_vec(&object).expect("an object is JSON"))
+}
+
+/// The index of the delegate that is an engine's allocator, and the engine.
+pub(crate) fn engine_of<'d>(
+    delegates: impl IntoIterator<Item = &'d DelegateName>,
+) -> Option<(usize, &'static dyn Engine)> {
+    let engines: [&dyn Engine; 2] = [&etcd::ENGINE, kubernetes::ENGINE];
+    let mut numbered = delegates.into_iter().enumerate();
+    numbered.find_map(|(at, delegate)| {
+        let mut engines = engines.into_iter();
+        let engine = engines.find(|engine| delegate.as_str() == engine.allocator())?;
+        Some((at, engine))
+    })
 }
 
 #[cfg(test)]

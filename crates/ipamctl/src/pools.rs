@@ -14,8 +14,7 @@ use docker_records::pool::{self, DOCKER_DIRECTORY};
 use docker_records::records::CallerLine;
 use ipam::{Overflow, Pool, Pools, overflow};
 
-use crate::clusters::engine_of;
-use crate::network::Network;
+use crate::network::{Network, engine_of};
 use crate::output::joined;
 
 /// A pool, and the directory in which its reservations are kept.

@@ -13,8 +13,9 @@ use kubernetes::ENGINE as KUBERNETES;
 
 use super::address_outcome::{AddressOutcome, print};
 use crate::Context;
-use crate::clusters::{Cluster, engine_of, with_kubeconfig};
+use crate::clusters::{Cluster, with_kubeconfig};
 use crate::inventory::Inventory;
+use crate::network::engine_of;
 use crate::output::warn;
 
 pub(crate) fn run(name: Option<&str>, context: &Context<'_>) -> Result<bool> {

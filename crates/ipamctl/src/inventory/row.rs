@@ -14,7 +14,7 @@ use reservations::view::{self, ListedAddress};
 use serde::{Serialize, Serializer};
 
 use super::AttachmentKey;
-use super::cluster_rows::ClusterAddress;
+use super::cluster_address::ClusterAddress;
 use super::container_names::ContainerNames;
 use crate::output::times;
 
