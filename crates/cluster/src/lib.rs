@@ -32,6 +32,6 @@ pub use release::{del, gc, release_each};
 pub use repetition::{of_node, until_answered};
 pub use restore::{RecordedAdd, Remembered, Restored, reconcile, restore};
 pub use status::status;
-pub use store::{Among, Claim, Inventory, Release, Selection, Store};
+pub use store::{Among, Claim, Inventory, ListedPool, Release, Selection, Store};
 pub use store_error::{Kind, StoreError};
 pub use time_limit::{DEFAULT_TIMEOUT, TimeLimit};

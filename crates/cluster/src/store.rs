@@ -81,14 +81,17 @@ pub trait Store {
     fn taken(&mut self, pool: &Pool, among: Among<'_>) -> Result<Vec<IpAddr>, StoreError>;
 }
 
+/// The name of a pool, and its definition; the failure if that isn't a JSON object.
+pub type ListedPool = (String, Result<Object, StoreError>);
+
 /// Lists of everything in a store, for tools.
 pub trait Inventory: Store {
-    /// All pools, by name, with their definitions; a pool whose definition isn't JSON has the failure.
+    /// All pools.
     ///
     /// # Errors
     ///
     /// See [`crate::Kind`].
-    fn pools(&mut self) -> Result<Vec<(String, Result<Object, StoreError>)>, StoreError>;
+    fn pools(&mut self) -> Result<Vec<ListedPool>, StoreError>;
 
     /// The names of all addresses.
     ///

@@ -5,8 +5,8 @@
 use std::net::IpAddr;
 
 use cluster::{
-    AddressKey, Among, Claim, Held, Holder, Inventory, Kind, Release, Selection, Store, StoreError,
-    TimeLimit,
+    AddressKey, Among, Claim, Held, Holder, Inventory, Kind, ListedPool, Release, Selection, Store,
+    StoreError, TimeLimit,
 };
 use cni::{Cancellation, Object};
 use ipam::Pool;
@@ -185,7 +185,7 @@ impl Store for EtcdStore<'_> {
 }
 
 impl Inventory for EtcdStore<'_> {
-    fn pools(&mut self) -> Result<Vec<(String, Result<Object, StoreError>)>, StoreError> {
+    fn pools(&mut self) -> Result<Vec<ListedPool>, StoreError> {
         let prefix = self.keys.pools();
         let mut pools = Vec::new();
         self.client.each(&Range::prefix(&*prefix), |stored| {

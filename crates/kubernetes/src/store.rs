@@ -7,8 +7,8 @@ use std::net::IpAddr;
 
 use cluster::client::Access;
 use cluster::{
-    AddressKey, Among, Claim, Held, Holder, Inventory, Kind, Release, Selection, Store, StoreError,
-    TimeLimit,
+    AddressKey, Among, Claim, Held, Holder, Inventory, Kind, ListedPool, Release, Selection, Store,
+    StoreError, TimeLimit,
 };
 use cni::Object;
 use either::Either;
@@ -220,7 +220,7 @@ impl Store for Kubernetes<'_> {
 }
 
 impl Inventory for Kubernetes<'_> {
-    fn pools(&mut self) -> Result<Vec<(String, Result<Object, StoreError>)>, StoreError> {
+    fn pools(&mut self) -> Result<Vec<ListedPool>, StoreError> {
         let mut named = Vec::new();
         let all = ListParams::default();
         self.each(&pools(), Form::Whole, all, |pool: RawPool| {
