@@ -95,23 +95,17 @@ mod tests {
 
     #[test]
     fn answered_pages_of_a_tools_list_take_no_time_and_pauses_do() {
-        let timeout = Duration::from_millis(200);
+        let timeout = Duration::from_secs(1);
         let limit = TimeLimit::new(timeout, None);
         limit.limit_each_request();
         limit.start_request();
-        let answer_page = || {
+        for _ in 0..3 {
             let left = limit.left();
             sleep(timeout / 2);
             limit.set_left(left);
-        };
-        for _ in 0..3 {
-            answer_page();
         }
-        let mut repetitions = 0;
-        while repetitions < 9 && limit.pause(timeout / 8) {
-            answer_page();
-            repetitions += 1;
-        }
-        assert!((1..=8).contains(&repetitions), "{repetitions}");
+        assert!(!limit.left().is_zero());
+        let pauses = (0..20).take_while(|_| limit.pause(timeout / 10));
+        assert!(pauses.count() < 20);
     }
 }
