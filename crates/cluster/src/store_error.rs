@@ -1,11 +1,11 @@
 //! Failures of a store, by what the caller can do.
 
-use std::fmt;
-
 use cni::code;
+use derive_more::{Display, Error};
 
 /// A failure: its kind, and a message that names the endpoint or the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Display, Error, PartialEq, Eq)]
+#[display("{msg}")]
 pub struct StoreError {
     /// Kind of the failure.
     pub kind: Kind,
@@ -52,14 +52,6 @@ impl StoreError {
         matches!(self.kind, Kind::Unreachable | Kind::Lost)
     }
 }
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.msg)
-    }
-}
-
-impl std::error::Error for StoreError {}
 
 impl From<StoreError> for cni::Error {
     fn from(error: StoreError) -> Self {

@@ -1,25 +1,17 @@
 //! Names of containers, interfaces, networks and plugins. A value of these types is valid,
 //! whether it was parsed or deserialized.
 
-use std::fmt;
 use std::str::FromStr;
 
+use derive_more::{Display, Error};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{Error, Object};
 
 /// The rule that a text breaks, so that it is no name of its kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InvalidName(&'static str);
-
-impl fmt::Display for InvalidName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for InvalidName {}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, Error)]
+pub struct InvalidName(#[error(not(source))] &'static str);
 
 /// The rule of container IDs and network names: `[A-Za-z0-9][A-Za-z0-9_.-]*`.
 /// Such a name is safe as one component of a path.
@@ -75,7 +67,7 @@ fn check_delegate_name(text: &str) -> Result<(), InvalidName> {
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident, $kind:literal, $check:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[derive(Clone, Debug, Display, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(transparent)]
         pub struct $name(String);
 
@@ -92,12 +84,6 @@ macro_rules! name {
             fn from_str(text: &str) -> Result<Self, InvalidName> {
                 $check(text)?;
                 Ok(Self(text.to_owned()))
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
             }
         }
 
@@ -190,7 +176,8 @@ fn role(name: &str) -> Option<char> {
 /// Specification, section 3.
 ///
 /// As JSON it is an entry of `cni.dev/valid-attachments`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Display, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[display("{container_id} {ifname}")]
 pub struct Attachment {
     /// `CNI_CONTAINERID`: ID of the container or sandbox in its runtime.
     #[serde(rename = "containerID")]
@@ -210,12 +197,6 @@ impl Attachment {
             container_id: entry.required(path, "containerID")?,
             ifname: entry.required(path, "ifname")?,
         })
-    }
-}
-
-impl fmt::Display for Attachment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.container_id, self.ifname)
     }
 }
 

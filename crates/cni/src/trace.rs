@@ -4,7 +4,7 @@
 //! runtime, a main plugin, our plugins and their delegates for one request carry the
 //! same trace ID.
 
-use std::fmt;
+use derive_more::Display;
 
 use crate::Environment;
 
@@ -20,7 +20,7 @@ pub const TRACEPARENT: &str = "TRACEPARENT";
 /// assert_eq!(trace.trace_id(), "4bf92f3577b34da6a3ce929d0e0e4736");
 /// assert_eq!(trace.to_string(), text);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Display, PartialEq, Eq)]
 pub struct TraceContext(String);
 
 impl TraceContext {
@@ -68,13 +68,6 @@ impl TraceContext {
     /// The part that all of a request's calls share: 32 digits.
     pub fn trace_id(&self) -> &str {
         &self.0[3..35]
-    }
-}
-
-impl fmt::Display for TraceContext {
-    /// The value of `TRACEPARENT`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

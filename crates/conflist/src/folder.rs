@@ -1,11 +1,11 @@
 //! Finds the network configurations in folders: `*.conflist`, `*.conf` and `*.json` in the order of their
 //! names, as the runtimes read them. A file that can't be used hides no other.
 
-use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use derive_more::Display;
 use state_files::open_if_there;
 
 use crate::Conflist;
@@ -23,7 +23,8 @@ pub struct Listing {
 }
 
 /// A file or folder that can't be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Display, PartialEq, Eq)]
+#[display("{}: {reason}", path.display())]
 pub struct Problem {
     /// Path of the file or folder.
     pub path: PathBuf,
@@ -38,12 +39,6 @@ impl Problem {
             path: path.as_ref().to_owned(),
             reason: reason.into(),
         }
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.reason)
     }
 }
 

@@ -1,14 +1,15 @@
 //! An interval of consecutive addresses, and arithmetic on them.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use derive_more::Display;
 use ipnet::IpNet;
 
 /// The addresses from a first to a last one, both included, of one family.
 ///
 /// Kept as numbers, so that thousands of them are compared quickly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Display, PartialEq, Eq, Hash)]
+#[display("{}-{}", self.first(), self.last())]
 pub struct Interval {
     v4: bool,
     first: u128,
@@ -170,12 +171,6 @@ impl From<IpNet> for Interval {
 /// True if `next` starts right after `last`.
 fn adjoin(last: Interval, next: Interval) -> bool {
     last.v4 == next.v4 && last.last.checked_add(1) == Some(next.first)
-}
-
-impl fmt::Display for Interval {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.first(), self.last())
-    }
 }
 
 /// The address, read beside addresses of a family: an IPv4 address that is written

@@ -1,9 +1,9 @@
 //! The name of a pool, and of the directory of its reservations.
 
-use std::fmt;
 use std::str::FromStr;
 
 use cni::{Error, NetworkName};
+use derive_more::Display;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -27,7 +27,7 @@ pub fn pools_directory() -> NetworkName {
 
 /// A pool's name: `[A-Za-z0-9][A-Za-z0-9_.-]*`, the rule of network names, at most 238 bytes,
 /// and not only digits, which number the pools without a name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Debug, Display, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct PoolName(NetworkName);
 
@@ -52,12 +52,6 @@ impl FromStr for PoolName {
             return Err(invalid("it has only digits".to_owned()));
         }
         Ok(Self(name))
-    }
-}
-
-impl fmt::Display for PoolName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 

@@ -1,10 +1,10 @@
 //! One range: a subnet, the part of it that addresses are given from, the gateway and
 //! the excluded addresses.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use cni::{Error, Object};
+use derive_more::Display;
 use ipnet::IpNet;
 
 use crate::interval::{in_family, predecessor, successor};
@@ -26,7 +26,8 @@ pub const RANGE_KEYS: [&str; 5] = {
 /// A range, valid by the rules of host-local (`backend/allocator/range.go`,
 /// `Canonicalize`). One without a gateway may have a subnet of one or two addresses, and gives
 /// each of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Display, PartialEq, Eq)]
+#[display("{addresses}")]
 pub struct Range {
     subnet: IpNet,
     addresses: Interval,
@@ -146,12 +147,6 @@ impl Range {
     /// Number of addresses that are given without request.
     pub fn capacity(&self) -> u128 {
         Interval::total(self.given.iter())
-    }
-}
-
-impl fmt::Display for Range {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.addresses.fmt(f)
     }
 }
 
