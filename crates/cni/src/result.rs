@@ -20,7 +20,7 @@ pub use types::{parse_cidr, verify_route};
 /// let mut result = IpamResult::default();
 /// result.ips.push(IpConfig::new("10.1.0.5".parse().unwrap(), 16, None));
 /// assert_eq!(
-///     String::from_utf8(result.to_json(SpecVersion::V0_4_0)).unwrap(),
+///     result.to_raw(SpecVersion::V0_4_0).get(),
 ///     concat!(
 ///         r#"{"cniVersion":"0.4.0","ips":[{"address":"10.1.0.5/16","version":"4"}],"#,
 ///         r#""routes":[],"dns":{}}"#,
@@ -107,11 +107,6 @@ impl IpamResult {
     /// Takes a key other than `ips`, `routes` and `dns` out.
     pub fn remove_other(&mut self, key: &str) {
         self.object.remove(key);
-    }
-
-    /// The result in the shape of `version`, in one line.
-    pub fn to_json(&self, version: SpecVersion) -> Vec<u8> {
-        self.to_raw(version).get().as_bytes().to_vec()
     }
 
     /// The result in the shape of `version`, as a JSON value in one line.
@@ -253,7 +248,7 @@ mod tests {
     }
 
     fn rewritten(json: &str, version: SpecVersion) -> String {
-        String::from_utf8(read(json).unwrap().to_json(version)).unwrap()
+        read(json).unwrap().to_raw(version).get().to_owned()
     }
 
     #[test]

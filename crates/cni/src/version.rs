@@ -6,6 +6,11 @@ use strum::{Display, EnumString, IntoStaticStr, VariantArray, VariantNames};
 ///
 /// They compare by age: an older version is less than a newer one.
 #[derive(
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+    VariantNames,
     Clone,
     Copy,
     Debug,
@@ -14,11 +19,6 @@ use strum::{Display, EnumString, IntoStaticStr, VariantArray, VariantNames};
     PartialOrd,
     Ord,
     Hash,
-    Display,
-    EnumString,
-    IntoStaticStr,
-    VariantArray,
-    VariantNames,
 )]
 pub enum SpecVersion {
     /// 0.3.0: several addresses in a result, chains of plugins.

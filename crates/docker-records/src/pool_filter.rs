@@ -158,8 +158,8 @@ mod tests {
         let Reply::Result(result) = reply.map_err(|error| error.msg)? else {
             unreachable!()
         };
-        let json = result.to_json(SpecVersion::V1_0_0);
-        let result: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        let json = result.to_raw(SpecVersion::V1_0_0);
+        let result: serde_json::Value = serde_json::from_str(json.get()).unwrap();
         Ok(result["pools"].to_string())
     }
 

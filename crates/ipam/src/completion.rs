@@ -123,8 +123,7 @@ mod tests {
             r#"{"subnet":"10.0.0.0/24","routes":[{"dst":"10.9.0.0/16"}],"dns":{"search":["p"]}}"#;
         let pool = Pool::read("pool", serde_json::from_str(pool).unwrap()).unwrap();
         let result = completion.with_addresses([(&pool, ip)]);
-        let json = result.to_json(SpecVersion::V1_0_0);
-        Ok(String::from_utf8(json).unwrap())
+        Ok(result.to_raw(SpecVersion::V1_0_0).get().to_owned())
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::slice;
 
 use cni::{Dns, Error, Excerpt, NetworkName, Object};
-use serde_json::value::RawValue;
 
 use crate::pool_name::NAME_MAX;
 use crate::pool_ranges::is_set;
@@ -98,11 +97,6 @@ impl Pool {
             pools[at].requested = Some(ip);
         }
         Ok(())
-    }
-
-    /// The value of any key, as the selector wrote it.
-    pub fn get(&self, key: &str) -> Option<&RawValue> {
-        self.object.get(key)
     }
 
     /// True if an entry of `pools` has ranges. One without is another delegate's to understand.
@@ -243,7 +237,7 @@ mod tests {
         assert_eq!(read.name.as_ref().map(PoolName::as_str), Some("blue"));
         assert_eq!(read.requested, Some("2001:db8:1::77".parse().unwrap()));
         assert_eq!(read.sticky.as_deref(), Some("prod/db-0"));
-        assert_eq!(read.get("vlan").unwrap().get(), "1.50");
+        assert_eq!(read.object.get("vlan").unwrap().get(), "1.50");
     }
 
     #[test]

@@ -195,7 +195,7 @@ mod tests {
 
     fn appended(prev_result: &str) -> String {
         let result = Pools::append(&config(prev_result), [serde_json::json!({"vlan": 7})]).unwrap();
-        String::from_utf8(result.to_json(SpecVersion::V1_0_0)).unwrap()
+        result.to_raw(SpecVersion::V1_0_0).get().to_owned()
     }
 
     #[test]

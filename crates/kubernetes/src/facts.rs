@@ -23,9 +23,6 @@ use crate::names::is_dns_subdomain;
 /// The annotation of the pod that stands for a static pod: the UID that the kubelet knows it by.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// The key of the facts in a result.
-const FACTS: &str = "facts";
-
 /// URL paths of what is read, of pods in one namespace for all.
 const READ: [&str; 3] = [
     "/api/v1/namespaces/kube-system/pods",
@@ -56,15 +53,7 @@ impl Plugin for FactsOfPod {
         })?;
         let found = found
             .ok_or_else(|| Error::config(format!("{wanted}: the API server has no such pod")))?;
-        let mut result = call.config.prev_result()?.unwrap_or_default();
-        let earlier = result.other(FACTS);
-        let earlier = earlier.map(|raw| cni::read("prevResult.facts", raw));
-        let mut facts: Object = earlier.transpose()?.unwrap_or_default();
-        for (name, fact) in found.facts(&annotations) {
-            facts.set(&name, &fact);
-        }
-        result.set_other(FACTS, &facts);
-        Ok(Reply::Result(result))
+        ipam::Facts::append(&call.config, found.facts(&annotations)).map(Reply::Result)
     }
 
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
@@ -90,7 +79,7 @@ fn open<'a>(call: &Call<'a>) -> Result<Kubernetes<'a>, Error> {
 
 /// The keys of annotations that `ipam.facts` names.
 fn annotations(ipam: &Object) -> Result<Vec<String>, Error> {
-    let names: Vec<String> = ipam.read("ipam", FACTS)?.unwrap_or_default();
+    let names: Vec<String> = ipam.read("ipam", "facts")?.unwrap_or_default();
     let key = |(i, name): (usize, &String)| match name.strip_prefix("annotation:") {
         Some(key) if !key.is_empty() => Ok(key.to_owned()),
         _ => Err(Error::config(format!(
