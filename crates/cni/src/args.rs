@@ -10,9 +10,7 @@ const NO_NAMES: [&str; 4] = ["IgnoreUnknown", "IP", "MAC", "K8S_POD_INFRA_CONTAI
 /// Deprecated by the CNI conventions in favour of `args` in the configuration,
 /// and still what Kubernetes' runtimes pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Args {
-    pairs: Vec<(String, String)>,
-}
+pub struct Args(Vec<(String, String)>);
 
 impl Args {
     /// Reads the variable's value; an empty one holds no pair.
@@ -25,8 +23,7 @@ impl Args {
         if text.is_empty() {
             return Ok(Self::default());
         }
-        let pairs = text
-            .split(';')
+        text.split(';')
             .map(|pair| match pair.split_once('=') {
                 Some((key, value)) if !value.contains('=') => {
                     Ok((key.to_owned(), value.to_owned()))
@@ -35,13 +32,13 @@ impl Args {
                     "CNI_ARGS: {pair:?} is no KEY=VALUE (in {text:?})"
                 ))),
             })
-            .collect::<Result<_, _>>()?;
-        Ok(Self { pairs })
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 
     /// The value of `key`: the last one, where there are several.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.pairs
+        self.0
             .iter()
             .rfind(|(k, _)| k == key)
             .map(|(_, value)| value.as_str())
@@ -49,7 +46,7 @@ impl Args {
 
     /// The pairs, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.pairs
+        self.0
             .iter()
             .map(|(key, value)| (key.as_str(), value.as_str()))
     }

@@ -4,7 +4,6 @@ use std::io;
 
 use crate::{
     Args, Cancellation, Environment, Error, IpamResult, JsonOutput, NetworkConfig, TraceContext,
-    request,
 };
 
 /// A call of a plugin, besides the command and the attachment.
@@ -38,13 +37,13 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// `CNI_ARGS`.
+    /// `CNI_ARGS`. What isn't UTF-8 in it is replaced, as host-local's decoder does it.
     ///
     /// # Errors
     ///
     /// Code 4 if it is malformed.
     pub fn args(&self) -> Result<Args, Error> {
-        request::args(self.environment)
+        Args::parse(&self.environment.text("CNI_ARGS"))
     }
 }
 

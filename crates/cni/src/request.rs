@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use strum::VariantNames;
 
-use crate::{Args, Attachment, Command, Environment, Error, InvalidName};
+use crate::{Attachment, Command, Environment, Error, InvalidName};
 
 /// A command with the parameters that the specification requires for it.
 ///
@@ -82,15 +82,6 @@ impl Request {
             Self::Gc | Self::Status | Self::Version => None,
         }
     }
-}
-
-/// `CNI_ARGS`. What isn't UTF-8 in it is replaced, as host-local's decoder does it.
-///
-/// # Errors
-///
-/// Code 4 if it is no list of pairs.
-pub(crate) fn args(vars: &Environment) -> Result<Args, Error> {
-    Args::parse(&vars.text("CNI_ARGS"))
 }
 
 struct Variables<'a>(&'a Environment);

@@ -134,7 +134,8 @@ impl Interval {
         let mut merged: Vec<Self> = Vec::with_capacity(intervals.len());
         for next in intervals {
             match merged.last_mut() {
-                Some(last) if last.overlaps(next) || adjoin(*last, next) => {
+                // It starts within the last one, or right after it.
+                Some(last) if last.v4 == next.v4 && next.first <= last.last.saturating_add(1) => {
                     last.last = last.last.max(next.last);
                 }
                 _ => merged.push(next),
@@ -166,11 +167,6 @@ impl From<IpNet> for Interval {
             last: bits(subnet.broadcast()),
         }
     }
-}
-
-/// True if `next` starts right after `last`.
-fn adjoin(last: Interval, next: Interval) -> bool {
-    last.v4 == next.v4 && last.last.checked_add(1) == Some(next.first)
 }
 
 /// The address, read beside addresses of a family: an IPv4 address that is written

@@ -35,7 +35,8 @@ impl RangeSet {
         };
         let range = &ranges[index];
         let after_last = range.given().iter().filter_map(|part| part.after(ip));
-        let up_to_last = range.given().iter().filter_map(|part| up_to(*part, ip));
+        let up_to = |part: &Interval| Interval::new(part.first(), part.last().min(ip));
+        let up_to_last = range.given().iter().filter_map(up_to);
         let candidate = |addresses| Candidate { addresses, range };
         after_last
             .map(candidate)
@@ -100,11 +101,6 @@ fn whole(range: &Range) -> impl Iterator<Item = Candidate<'_>> {
         range,
     };
     range.given().iter().map(candidate)
-}
-
-/// The addresses that aren't after `ip`.
-fn up_to(part: Interval, ip: IpAddr) -> Option<Interval> {
-    Interval::new(part.first(), part.last().min(ip))
 }
 
 #[cfg(test)]

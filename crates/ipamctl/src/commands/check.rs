@@ -91,12 +91,9 @@ fn cluster_findings(kubeconfig: &Path) -> Result<Vec<Finding>> {
     for (name, definition) in until_answered(store, |store| store.pools())? {
         let path = store.path_of_pool(&name);
         let instead = "a pool as docs/configuration.md has it";
-        let read = definition.map_err(|error| error.msg);
-        let pool = read.and_then(|read| Pool::read(&path, read).map_err(|error| error.msg));
-        all.extend(
-            pool.err()
-                .map(|why| Finding::of_file(kubeconfig, why, instead)),
-        );
+        let read = definition.map_err(cni::Error::from);
+        let wrong = read.and_then(|read| Pool::read(&path, read)).err();
+        all.extend(wrong.map(|error| Finding::of_file(kubeconfig, error.msg, instead)));
     }
     Ok(all)
 }
