@@ -59,3 +59,22 @@ pub enum Reply {
     /// The answer has been delivered ([`Call::deliver`]).
     Delivered,
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::*;
+
+    #[test]
+    fn a_byte_of_cni_args_that_is_no_text_is_replaced() {
+        let bytes = b"IgnoreUnknown=1;K8S_POD_NAME=caf\xe9".to_vec();
+        let environment = Environment::default().with("CNI_ARGS", OsString::from_vec(bytes));
+        let config = br#"{"cniVersion":"1.0.0","name":"net"}"#.to_vec();
+        let call = Call::new(NetworkConfig::parse(config).unwrap(), &environment);
+        let args = call.args().unwrap();
+        let mut pairs = args.iter();
+        assert!(pairs.any(|pair| pair == ("K8S_POD_NAME", "caf\u{fffd}")));
+    }
+}

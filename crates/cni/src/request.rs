@@ -217,16 +217,4 @@ mod tests {
         );
         assert!(request(&[]).unwrap_err().msg.contains("CNI_COMMAND"));
     }
-
-    #[test]
-    fn a_byte_of_cni_args_that_is_no_text_is_replaced() {
-        use std::os::unix::ffi::OsStringExt;
-        let bytes = b"IgnoreUnknown=1;K8S_POD_NAME=caf\xe9".to_vec();
-        let environment = Environment::default().with("CNI_ARGS", OsString::from_vec(bytes));
-        let args = args(&environment).unwrap();
-        assert!(
-            args.iter()
-                .any(|pair| pair == ("K8S_POD_NAME", "caf\u{fffd}"))
-        );
-    }
 }

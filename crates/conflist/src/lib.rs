@@ -43,8 +43,10 @@ pub struct PluginEntry {
     pub object: Object,
     /// Its configuration as a runtime sends it: with the network's name and version.
     pub request: NetworkConfig,
-    ipam: Option<Object>,
-    ipam_type: Option<String>,
+    /// `ipam`, if it has one.
+    pub ipam: Option<Object>,
+    /// `ipam.type`.
+    pub ipam_type: Option<String>,
 }
 
 impl Conflist {
@@ -137,16 +139,6 @@ impl PluginEntry {
             ipam,
             request,
         }
-    }
-
-    /// The plugin's `ipam` section, if it has one.
-    pub fn ipam(&self) -> Option<&Object> {
-        self.ipam.as_ref()
-    }
-
-    /// `ipam.type`.
-    pub fn ipam_type(&self) -> Option<&str> {
-        self.ipam_type.as_deref()
     }
 
     /// True if a key of the plugin is `true`.
@@ -284,7 +276,7 @@ mod tests {
         let list = parse("/nowhere/a.conflist", list).unwrap();
         assert_eq!((list.name.as_str(), list.plugins.len()), ("n", 1));
         assert_eq!(list.plugins[0].kind, "bridge");
-        assert_eq!(list.plugins[0].ipam_type(), Some("host-local"));
+        assert_eq!(list.plugins[0].ipam_type.as_deref(), Some("host-local"));
         let capital = r#"{"cniVersion":"1.0.0","Name":"n","plugins":[{"type":"a"}]}"#;
         assert!(parse("/nowhere/a.conflist", capital).is_err());
         let one = r#"{"CNIVersion":"1.0.0","Name":"n","Type":"ptp"}"#;

@@ -239,7 +239,7 @@ impl Started {
 fn channel(url: &Url, tls: Option<&ClientTlsConfig>) -> Result<Channel, StoreError> {
     let mut endpoint = Endpoint::new(url.as_str().to_owned());
     if let Some(tls) = tls {
-        let tls = tls.clone().domain_name(url.host());
+        let tls = tls.clone().domain_name(&url.host);
         endpoint = endpoint.and_then(|endpoint| endpoint.tls_config(tls));
     }
     match endpoint {

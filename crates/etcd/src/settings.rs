@@ -167,7 +167,7 @@ mod tests {
         let read = settings(r#"{"endpoints":["http://a","http://[fd00::1]:7/"]}"#).unwrap();
         let urls: Vec<&str> = read.endpoints.iter().map(Url::as_str).collect();
         assert_eq!(urls, ["http://a:2379", "http://[fd00::1]:7"]);
-        assert_eq!(read.endpoints[1].host(), "fd00::1");
+        assert_eq!(read.endpoints[1].host, "fd00::1");
         assert_eq!(read.prefix, "/ipam");
         assert_eq!(read.timeout, DEFAULT_TIMEOUT);
         assert_eq!((read.ca, read.identity), (None, None));

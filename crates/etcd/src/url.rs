@@ -4,7 +4,8 @@ use http::Uri;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     text: String,
-    host: String,
+    /// The host, without brackets.
+    pub(crate) host: String,
 }
 
 impl Url {
@@ -45,11 +46,6 @@ impl Url {
     /// The URL, with its port.
     pub fn as_str(&self) -> &str {
         &self.text
-    }
-
-    /// The host, without brackets.
-    pub(crate) fn host(&self) -> &str {
-        &self.host
     }
 
     /// True for https.

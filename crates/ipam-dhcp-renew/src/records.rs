@@ -80,7 +80,7 @@ impl Look {
         self.problems.extend(problems);
         let environment: Environment = std::env::vars_os().collect();
         let plugins = found.conflists.into_iter().flat_map(|list| list.plugins);
-        let ours = plugins.filter(|plugin| plugin.ipam_type() == Some("ipam-delegated"));
+        let ours = plugins.filter(|plugin| plugin.ipam_type.as_deref() == Some("ipam-delegated"));
         let sections = ours.filter_map(|plugin| plugin.request.ipam().ok());
         let with_default = sections.chain([Object::default()]);
         let folders = with_default.filter_map(|ipam| state_dir(&ipam, &environment).ok());

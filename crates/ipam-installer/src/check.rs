@@ -118,6 +118,6 @@ impl Node {
 pub(crate) fn folders(conf_dirs: &[&PathBuf], key: &str) -> BTreeSet<PathBuf> {
     let lists = Listing::in_folders(conf_dirs).conflists;
     let plugins = lists.iter().flat_map(|list| &list.plugins);
-    let folders = plugins.filter_map(|plugin| plugin.ipam()?.read("ipam", key).ok()?);
+    let folders = plugins.filter_map(|plugin| plugin.ipam.as_ref()?.read("ipam", key).ok()?);
     folders.collect()
 }

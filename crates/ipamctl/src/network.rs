@@ -68,7 +68,7 @@ impl Network {
         let is_ours = |ipam_type| matches!(ipam_type, Some(IPAM_DELEGATED | HOST_LOCAL));
         let plugins = conflist.plugins.iter().enumerate();
         let main = plugins.filter(|(_, plugin)| plugin.kind != IPAM_GC);
-        let ours = main.filter(move |(_, plugin)| is_ours(plugin.ipam_type()));
+        let ours = main.filter(move |(_, plugin)| is_ours(plugin.ipam_type.as_deref()));
         ours.map(|(i, plugin)| (i, Self::of_plugin(&conflist.file, plugin, environment)))
     }
 
@@ -82,7 +82,7 @@ impl Network {
         main: &PluginEntry,
         environment: &Environment,
     ) -> Result<Self, Error> {
-        let is_host_local = main.ipam_type() == Some(HOST_LOCAL);
+        let is_host_local = main.ipam_type.as_deref() == Some(HOST_LOCAL);
         let mut config = main.request.clone();
         if is_host_local {
             // So that a chain can run its DEL. host-local ignores the additional key.

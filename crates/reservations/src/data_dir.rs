@@ -104,7 +104,7 @@ impl DataDir<'_> {
             }
             let locked = directories.into_values().map(|(names, directory)| {
                 let lock = lock::acquire(&directory, self.cancellation);
-                let path = directory.path().display();
+                let path = directory.path.display();
                 let lock = lock.map_err(|e| Error::io(format_args!("lock of {path}"), e))?;
                 Ok(lock.map(|lock| Store {
                     network: &self.network,

@@ -28,7 +28,7 @@ pub(crate) struct ReadFile {
 /// An open directory.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     folder: File,
 }
 
@@ -64,11 +64,6 @@ impl Directory {
             let mut builder = DirBuilder::new();
             builder.recursive(true).mode(0o755).create(path)?;
         }
-    }
-
-    /// Its path, as it was opened.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// The path of a reservation.

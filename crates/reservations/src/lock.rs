@@ -22,7 +22,7 @@ pub(crate) fn acquire(
     directory: &Directory,
     cancellation: Option<&dyn Cancellation>,
 ) -> io::Result<Option<File>> {
-    let path = directory.path().join(LOCK_FILE);
+    let path = directory.path.join(LOCK_FILE);
     // As host-local's library creates it.
     let mode = Mode::from_raw_mode(0o750);
     let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::NOFOLLOW;

@@ -35,7 +35,7 @@ impl DataDir<'_> {
             return Ok(Vec::new());
         };
         let ips = directory.addresses();
-        let ips = ips.map_err(|error| Error::io(directory.path().display(), error))?;
+        let ips = ips.map_err(|error| Error::io(directory.path.display(), error))?;
         Ok(directory.states_of(&ips))
     }
 

@@ -32,7 +32,7 @@ impl RotationFile {
     /// the rotation starts again.
     pub(crate) fn open(directory: &Directory, rotation: &str) -> Self {
         let name = format!("{PREFIX}{rotation}");
-        let path = directory.path().join(&name);
+        let path = directory.path.join(&name);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW;
         let opened = open_regular(directory.folder(), &name, flags, MODE);
         let read = opened.and_then(|(file, metadata)| {

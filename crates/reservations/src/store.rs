@@ -134,7 +134,7 @@ impl Store<'_> {
     /// Removes the directory, if it has only allocators' own files. Who waits for its lock meanwhile
     /// makes it again.
     pub(crate) fn remove_unused(self) -> Result<(), Error> {
-        let path = self.directory.path();
+        let path = &self.directory.path;
         let remove = || {
             let names = names_in(path)?;
             let is_own = |name: &String| name == LOCK_FILE || name.starts_with(PREFIX);
@@ -206,6 +206,6 @@ impl Store<'_> {
     }
 
     fn unusable(&self, error: io::Error) -> Error {
-        Error::io(self.directory.path().display(), error)
+        Error::io(self.directory.path.display(), error)
     }
 }

@@ -41,7 +41,7 @@ impl Chain<'_> {
     /// The failed delegate's; code 50 if the records can't be read.
     pub fn status(&self) -> Result<(), Error> {
         self.records.verify().map_err(|error| {
-            let path = self.records.folder().display();
+            let path = self.records.folder.display();
             Error::new(code::UNAVAILABLE, format!("records in {path}: {error}"))
         })?;
         let steps = Step::all(&self.settings.delegates, &self.config);

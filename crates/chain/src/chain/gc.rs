@@ -36,7 +36,7 @@ impl Chain<'_> {
         let _held_back = self.records.hold_back().unwrap_or_else(|error| {
             stale
                 .unknown
-                .push(lock::unknown(self.records.folder(), &error));
+                .push(lock::unknown(&self.records.folder, &error));
             None
         });
         let now = self.stale(&valid, &mut stale.unknown);
@@ -110,7 +110,7 @@ impl Chain<'_> {
     /// The recorded attachments that aren't valid; none if they can't be listed.
     fn stale(&self, valid: &HashSet<Attachment>, unknown: &mut Vec<Error>) -> Vec<Attachment> {
         let mut recorded = self.records.attachments().unwrap_or_else(|error| {
-            unknown.push(lock::unknown(self.records.folder(), &error));
+            unknown.push(lock::unknown(&self.records.folder, &error));
             Vec::new()
         });
         recorded.retain(|attachment| !valid.contains(attachment));

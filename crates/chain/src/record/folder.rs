@@ -21,7 +21,7 @@ const MOST_FOR_GC: Duration = Duration::from_secs(20);
 
 /// The records of one network.
 pub(crate) struct Records {
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
     network: NetworkName,
 }
 
@@ -52,11 +52,6 @@ impl Records {
             folder: state_dir.join(network.as_str()),
             network: network.clone(),
         }
-    }
-
-    /// The folder of the records.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
     }
 
     /// The file of an attachment's record.
@@ -295,7 +290,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let records = records(root.path());
         assert_eq!(records.attachments().unwrap(), []);
-        std::os::unix::fs::symlink(records.folder(), records.folder()).unwrap();
+        std::os::unix::fs::symlink(&records.folder, &records.folder).unwrap();
         assert!(records.attachments().is_err());
     }
 
@@ -378,9 +373,9 @@ mod tests {
         let last = create(&records);
         let held_back = records.hold_back().unwrap().unwrap();
         last.remove();
-        assert!(records.folder().exists());
+        assert!(records.folder.exists());
         drop(held_back);
-        assert!(!records.folder().exists());
+        assert!(!records.folder.exists());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use cni::{Error, NetworkConfig, Object};
-use conflist::{Conflist, PluginEntry};
+use conflist::Conflist;
 use docker_records::pool::{DOCKER_DIRECTORY, range_of};
 use docker_records::pool_filter;
 use ipam::{IpNet, NO_GATEWAY};
@@ -71,7 +71,10 @@ fn with_ipam(version: &str, network: &str, ipam: &impl Serialize) -> Object {
 /// There is no `ipam` section, or it is wrong.
 pub(crate) fn of_conflist(list: &Conflist, records: &Path) -> Result<Object> {
     let name = &list.name;
-    let mut sections = list.plugins.iter().filter_map(PluginEntry::ipam);
+    let mut sections = list
+        .plugins
+        .iter()
+        .filter_map(|plugin| plugin.ipam.as_ref());
     let section = sections.next();
     let missing = || format!("conflist {name}: no plugin has an ipam section");
     let mut ipam = section.with_context(missing)?.clone();

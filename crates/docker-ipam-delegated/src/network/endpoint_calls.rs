@@ -151,7 +151,7 @@ impl NetworkDriver {
         if self.network(&request.network_id)?.is_internal {
             result.routes.retain(|route| route.dst.prefix_len() > 0);
         }
-        Ok(Answer::of(&joined(&result, namespace.outside())))
+        Ok(Answer::of(&joined(&result, &namespace.outside)))
     }
 
     /// `Leave`. Docker calls it before it gives the interface back, and `DeleteEndpoint`

@@ -19,7 +19,7 @@ use state_files::remove_file;
 #[derive(Clone, Debug)]
 pub(crate) struct Namespace {
     name: String,
-    outside: String,
+    pub(crate) outside: String,
 }
 
 impl Namespace {
@@ -36,11 +36,6 @@ impl Namespace {
     /// The path of the namespace.
     pub(crate) fn path(&self) -> String {
         format!("/run/netns/{}", self.name)
-    }
-
-    /// The name of the interface while it is in the host's namespace.
-    pub(crate) fn outside(&self) -> &str {
-        &self.outside
     }
 
     /// Creates the namespace. An existing one is replaced.
@@ -186,7 +181,7 @@ mod tests {
     #[test]
     fn the_interface_has_a_name_that_the_kernel_takes() {
         let id = "ff667514287896a89c295998f8d2bb0703b6f707e93f9b4fa4852eb8667078fc";
-        assert_eq!(Namespace::of(id).outside(), "cniff6675142878");
-        assert_eq!(Namespace::of("e1").outside(), "cnie1");
+        assert_eq!(Namespace::of(id).outside, "cniff6675142878");
+        assert_eq!(Namespace::of("e1").outside, "cnie1");
     }
 }

@@ -30,7 +30,7 @@ impl<'a> CheckedConflist<'a> {
             pools.add_configured(network, environment);
         }
         let mut plugins = conflist.plugins.iter();
-        let has_chain = plugins.any(|plugin| plugin.ipam_type() == Some(IPAM_DELEGATED));
+        let has_chain = plugins.any(|plugin| plugin.ipam_type.as_deref() == Some(IPAM_DELEGATED));
         let unknown = conflist.unsupported_version.as_ref().filter(|_| has_chain);
         let refused = |version| format!("cniVersion: ipam-delegated doesn't know {version}");
         Self {

@@ -14,7 +14,7 @@ impl ConflistCheck<'_> {
     pub(super) fn check_plugins(&mut self) {
         for (i, plugin) in self.checked.conflist.plugins.iter().enumerate() {
             self.check_plugin(&plugin.kind, &format!("plugins[{i}].type"), Severity::Error);
-            if let Some(ipam) = plugin.ipam_type() {
+            if let Some(ipam) = plugin.ipam_type.as_deref() {
                 let key = format!("plugins[{i}].ipam.type");
                 self.check_plugin(ipam, &key, Severity::Error);
                 let name: Option<DelegateName> = ipam.parse().ok();

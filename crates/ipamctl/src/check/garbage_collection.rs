@@ -39,9 +39,9 @@ impl ConflistCheck<'_> {
     pub(super) fn check_ipam_gc(&mut self) {
         let plugins = &self.checked.conflist.plugins;
         let network = self.checked.network.as_ref();
-        let ours = network.and_then(|network| network.main.ipam_type());
+        let ours = network.and_then(|network| network.main.ipam_type.as_deref());
         let is_main = |plugin: &PluginEntry| {
-            let kind = plugin.ipam_type();
+            let kind = plugin.ipam_type.as_deref();
             plugin.kind != IPAM_GC && kind.is_some() && (ours.is_none() || kind == ours)
         };
         let main = plugins.iter().position(is_main);
@@ -56,13 +56,13 @@ impl ConflistCheck<'_> {
             let Some(main) = main.map(|at| &plugins[at]) else {
                 continue;
             };
-            let [of_gc, of_main] = [plugin.ipam(), main.ipam()].map(serde_json::to_value);
+            let [of_gc, of_main] = [&plugin.ipam, &main.ipam].map(serde_json::to_value);
             if of_gc.ok() != of_main.ok() {
                 let kind = &main.kind;
                 let elsewhere = "different sections: GC and STATUS look elsewhere";
                 let problem = format!("ipam-gc and {kind} have {elsewhere}");
                 let instead = format!("the ipam section of {kind}, key by key");
-                let ipam = plugin.ipam();
+                let ipam = plugin.ipam.as_ref();
                 let severity = ipam.map_or(Severity::Error, |_| Severity::Warning);
                 self.add(severity, &format!("plugins[{i}].ipam"), problem, instead);
             }

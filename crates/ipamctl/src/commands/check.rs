@@ -102,7 +102,7 @@ fn cluster_findings(kubeconfig: &Path) -> Result<Vec<Finding>> {
 fn redirect(conflists: &mut [Conflist], old: &Path, new: &Path) -> Result<bool> {
     let mut is_read = false;
     for plugin in conflists.iter_mut().flat_map(|list| &mut list.plugins) {
-        let Some(ipam) = plugin.ipam() else { continue };
+        let Some(ipam) = &plugin.ipam else { continue };
         let named: Option<PathBuf> = ipam.read("ipam", "poolsDir").unwrap_or_default();
         if named.is_some_and(|named| named == old) {
             is_read = true;

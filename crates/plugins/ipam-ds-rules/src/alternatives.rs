@@ -73,12 +73,12 @@ fn of_rule(
     let mut choice = Choice::for_any_container(&catalogue.pools, rule, known)?;
     choice.refuse_missing_gateways(config)?;
     // An address that depends on the container may be the requested one.
-    if rule.ips().iter().all(|(_, ip)| is_known(ip.template())) {
+    if rule.ips.iter().all(|(_, ip)| is_known(ip.template())) {
         choice.request_by_runtime(requests.to_vec())?;
     }
     let mut certain = choice.entries()?;
     // A fact may be an address that is excluded for all others.
-    if rule.ips().iter().any(|(_, requested)| !requested.is_pin()) {
+    if rule.ips.iter().any(|(_, requested)| !requested.is_pin()) {
         certain.iter_mut().for_each(|entry| entry.remove("exclude"));
     }
     let mut alternatives = Vec::new();
@@ -93,7 +93,7 @@ fn of_rule(
         let chosen = |pool: &CataloguePool| choice.pools().any(|other| other.name == pool.name);
         let named = catalogue
             .pools
-            .all()
+            .pools
             .iter()
             .filter(|pool| template.may_be(pool.name.as_str()));
         let named: Vec<&CataloguePool> = named.filter(|pool| !chosen(pool)).collect();

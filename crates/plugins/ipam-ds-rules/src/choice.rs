@@ -117,7 +117,7 @@ impl<'a> Choice<'a> {
                 choice.chosen.push(Chosen { pools, requested });
             }
         }
-        for (key, requested) in rule.ips() {
+        for (key, requested) in &rule.ips {
             let source = format!("{}.{key}", rule.path);
             let ip = match (text_of(*key, requested.template())?, requested) {
                 (Some(text), requested) => requested.address(&source, &text)?,
@@ -153,7 +153,7 @@ impl<'a> Choice<'a> {
     /// Code 7 for a range that isn't whole in one of the rule's pools, or contains a gateway.
     pub(crate) fn pinned(&self) -> Result<Vec<Interval>, Error> {
         let mut pinned = Vec::new();
-        for (key, requested) in self.rule.ips() {
+        for (key, requested) in &self.rule.ips {
             let source = format!("{}.{key}", self.rule.path);
             match (requested.template().literal(), requested) {
                 (_, Requested::Replica(replica)) => {

@@ -50,7 +50,7 @@ pub fn shared_owners(config: &NetworkConfig) -> Result<Vec<String>, Error> {
 /// As the plugin, naming file and key; a pool without ranges.
 pub fn pools_of_file(path: &str, content: &[u8]) -> Result<BTreeMap<PoolName, Object>, Error> {
     let catalogue = Catalogue::read(vec![Source::of_file(path, content)?], None)?;
-    let pools = catalogue.pools.all().iter();
+    let pools = catalogue.pools.pools.iter();
     pools
         .map(|pool| match pool.ranges {
             Some(_) => Ok((pool.name.clone(), pool.written.clone())),

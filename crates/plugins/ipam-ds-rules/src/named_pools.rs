@@ -12,7 +12,7 @@ use crate::pool::CataloguePool;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NamedPools {
     /// In the order of their definitions.
-    pools: Vec<CataloguePool>,
+    pub(crate) pools: Vec<CataloguePool>,
     /// Index of the pool of each name.
     by_name: BTreeMap<String, usize>,
     /// Index of the pool of each address.
@@ -31,11 +31,6 @@ impl NamedPools {
             places,
             ..Self::default()
         }
-    }
-
-    /// The pools in the order of their definitions.
-    pub(crate) fn all(&self) -> &[CataloguePool] {
-        &self.pools
     }
 
     /// The entry of each pool in a result's `pools`, in the order of their names.

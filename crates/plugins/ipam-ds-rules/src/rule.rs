@@ -24,7 +24,8 @@ pub(crate) struct Rule {
     when: BTreeMap<FactName, Condition>,
     /// The names of its pools; of an array, the first pool that has an address yields it.
     pools: Vec<TextOr<Vec<Template>>>,
-    ips: Vec<(Key, Requested)>,
+    /// The requested addresses, each with its key.
+    pub(crate) ips: Vec<(Key, Requested)>,
     /// The sticky key.
     pub(crate) sticky: Option<Template>,
     /// What its addresses belong to.
@@ -108,11 +109,6 @@ impl Rule {
             }
         })
     }
-
-    /// The requested addresses, each with its key.
-    pub(crate) fn ips(&self) -> &[(Key, Requested)] {
-        &self.ips
-    }
 }
 
 fn pools(path: &str, rule: &Object) -> Result<Vec<TextOr<Vec<Template>>>, Error> {
@@ -158,7 +154,7 @@ mod tests {
             r#"{"when":{"A":"x","label:b":null},"pools":["p","${A}"],"ips":["10.0.0.5/24","${A}"],"sticky":"${A}"}"#,
         )
         .unwrap();
-        let ips: Vec<String> = read.ips().iter().map(|(key, _)| key.to_string()).collect();
+        let ips: Vec<String> = read.ips.iter().map(|(key, _)| key.to_string()).collect();
         assert_eq!(ips, ["ips[0]", "ips[1]"]);
         let overflow =
             rule(r#"{"pools":["p",["q","${A}"]],"ip":{"range":"10.0.0.1","index":"0"}}"#);
@@ -170,7 +166,7 @@ mod tests {
             .collect();
         assert_eq!(pools, ["pools[0]", "pools[1][0]", "pools[1][1]"]);
         let least = rule(r#"{"pools":["p"],"when":null,"ip":null,"sticky":null}"#).unwrap();
-        assert!(least.always_holds() && least.ips().is_empty());
+        assert!(least.always_holds() && least.ips.is_empty());
     }
 
     #[test]
