@@ -226,11 +226,12 @@ fn flag(object: &Object, key: &str) -> Result<bool, Error> {
         return Ok(false);
     };
     let raw = raw.get();
-    let wrong = || Error::config(format!("{key}: {raw} is neither true nor false"));
     match raw.trim_matches('"').to_ascii_lowercase().as_str() {
         "true" => Ok(true),
         "false" => Ok(false),
-        _ => Err(wrong()),
+        _ => Err(Error::config(format!(
+            "{key}: {raw} is neither true nor false"
+        ))),
     }
 }
 
