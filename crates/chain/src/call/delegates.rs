@@ -251,7 +251,7 @@ mod tests {
         };
         let call = DelegateCall::new(&names[0], Command::Status, &config, None);
         let failure = match delegates.run_once(&call) {
-            Outcome::Failed(failure) => Some(failure.to_error().to_string()),
+            Outcome::Failed(failure) => Some(failure.error.to_string()),
             _ => None,
         };
         (failure, observer.0.into_inner().unwrap())

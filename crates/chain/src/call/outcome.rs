@@ -26,7 +26,8 @@ pub enum Outcome {
 #[derive(Debug)]
 pub struct Failure {
     pub(crate) kind: Kind,
-    pub(crate) error: Error,
+    /// The CNI error: the delegate's own if it gave one.
+    pub error: Error,
 }
 
 /// Kind of a failure.
@@ -215,11 +216,6 @@ impl Failure {
     /// True if it may hold an address even if its DEL succeeds.
     pub(crate) fn is_outcome_unknown(&self) -> bool {
         self.is_killed() || matches!(self.error.code, code::UNKNOWN_OUTCOME | code::INTERNAL)
-    }
-
-    /// The failure as a CNI error: the delegate's own if it gave one.
-    pub fn to_error(&self) -> Error {
-        self.error.clone()
     }
 }
 

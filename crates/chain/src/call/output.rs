@@ -131,7 +131,7 @@ mod tests {
 
     fn error(raw_status: i32, stdout: &str) -> Error {
         match outcome(raw_status, stdout) {
-            Outcome::Failed(failure) => failure.to_error(),
+            Outcome::Failed(failure) => failure.error,
             other => panic!("{other:?}"),
         }
     }
@@ -215,7 +215,7 @@ mod tests {
             let Outcome::Failed(failure) = outcome else {
                 panic!("{outcome:?}");
             };
-            assert_eq!(failure.to_error().code, counts);
+            assert_eq!(failure.error.code, counts);
         }
     }
 }

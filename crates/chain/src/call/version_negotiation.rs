@@ -239,7 +239,7 @@ mod tests {
         let Outcome::Failed(failure) = outcome else {
             panic!("{outcome:?}")
         };
-        assert_eq!(failure.to_error().code, code::INCOMPATIBLE_VERSION);
+        assert_eq!(failure.error.code, code::INCOMPATIBLE_VERSION);
     }
 
     #[test]

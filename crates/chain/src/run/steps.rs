@@ -154,7 +154,7 @@ pub(crate) fn errors(
 /// logged.
 fn fatal(step: &Step<'_>, command: Command, failure: &Failure) -> Option<Error> {
     let Step { name, recorded, .. } = step;
-    let error = failure.to_error();
+    let error = failure.error.clone();
     if matches!(failure.kind, Kind::Garbled) {
         // The command has succeeded, and it requires no output.
         tracing::warn!(delegate = %name, %command, %error, "ignoring output that is no result");

@@ -109,7 +109,7 @@ impl IpamDriver {
             Outcome::Nothing => Failure::silent(),
             Outcome::Failed(failure) => failure,
         };
-        let error = failure.to_error();
+        let error = failure.error;
         let msg = format!("{name}: {}", error.msg);
         Err(Error { msg, ..error })
     }

@@ -50,7 +50,7 @@ pub(crate) fn find_all(list: &NetworkConfig, environment: &Environment) -> Resul
              would not be renewed"
         );
         let found = search_path.find(&name);
-        found.map_err(|failure| failure.to_error()).context(name)?;
+        found.map_err(|failure| failure.error).context(name)?;
     }
     Ok(())
 }

@@ -76,7 +76,7 @@ impl ConflistCheck<'_> {
         let read = SearchPath::from_environment(self.environment);
         let path = read.map_err(|error| missing(error.msg))?;
         let found = path.find(&delegate);
-        found.map_err(|failure| missing(failure.to_error().msg))?;
+        found.map_err(|failure| missing(failure.error.msg))?;
         if self.no_exec {
             return Ok(Vec::new());
         }
