@@ -1,7 +1,7 @@
 //! The contract between selectors and allocators: the key `pools` of a result.
 //!
 //! A selector appends entries ([`Pools::append`]) and passes everything else on. An allocator reads them
-//! ([`Pools::of_call`]): each entry is a [`Pool`](crate::Pool), with those that are tried when it is full
+//! ([`Pools::of_call`]): each entry is a [`Pool`], with those that are tried when it is full
 //! ([`Overflow`]), and yields one address. On DEL and GC, what is invalid counts as none, so that
 //! addresses are released whatever somebody has written since.
 
