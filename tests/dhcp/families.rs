@@ -43,6 +43,9 @@ fn a_lease_of_dhcp_is_taken_checked_and_released() {
     let before = lan.count("DHCPACK");
     lan.call("CHECK", "c1", &config).nothing();
     assert_eq!(lan.count("DHCPACK"), before + 1);
+    lan.node.sh("ip -n c1 addr flush dev eth0");
+    let gone = lan.call_chain("CHECK", "c1", &config);
+    gone.refused(112, "is not at the interface");
 
     lan.call_chain("DEL", "c1", &config).nothing();
     wait_for(|| !lan.text("leases").contains(&ip));
