@@ -98,7 +98,8 @@ impl Holder {
 
     /// True for this attachment of this network, on any node.
     pub fn is_attachment(&self, network: &str, attachment: &Attachment) -> bool {
-        self.network == network
+        self.owner.is_none()
+            && self.network == network
             && self.container_id == attachment.container_id.as_str()
             && self.ifname == attachment.ifname.as_str()
     }
