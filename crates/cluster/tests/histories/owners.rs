@@ -154,6 +154,10 @@ fn an_owner_keeps_its_address_through_del_gc_and_a_failed_add() {
     cluster.define("one", r#"{"subnet":"10.1.0.0/30"}"#);
     let calls = Traffic::new(&cluster, Faults::default());
     let ips = calls.add(&node("a"), "c1", &of_blue("vm")).unwrap();
+    // It isn't the attachment's, even if the holder names that.
+    let mut holder = cluster.addresses().remove(0).holder.unwrap();
+    holder.container_id = "c1".to_owned();
+    assert!(!holder.is_attachment("net", &container("c1")));
     // A migration: another node's container has it, too.
     assert_eq!(calls.add(&node("b"), "c2", &of_blue("vm")).unwrap(), ips);
     calls.del(&node("a"), "c1", &json!({})).unwrap();
